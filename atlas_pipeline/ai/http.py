@@ -1,0 +1,121 @@
+"""One JSON call to a provider's HTTP interface, with bounded retries. No provider's own shapes belong here.
+
+Which outcome is which error (the first three are tried again in place, at most ``MAX_CALLS`` calls):
+
+    connect, read time-out, cut body, no JSON in a 200    ProviderUnavailable
+    408, 429, 5xx (529 too)                               ProviderUnavailable, ``Retry-After`` honoured as a floor
+    ... with a Retry-After above MAX_WAIT_SECONDS         ProviderUnavailable at once, ``retry_after`` in its detail
+    401, 402, 403                                         AccessRefused
+    404, 3xx                                              NotConfigured: URL or model are wrong, for every mail alike
+    any other 4xx                                         InvalidAnswer: this request is not wanted
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+
+from atlas_pipeline.ai.retry_after import seconds_to_wait
+from atlas_pipeline.errors import AccessRefused, InvalidAnswer, NotConfigured, ProviderUnavailable
+
+MAX_CALLS = 3
+MAX_WAIT_SECONDS = 20.0
+MAX_BODY_BYTES = 16 * 1024 * 1024
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+
+
+@dataclass
+class JsonApi:
+    """A provider's base URL and the way to reach it. Thread-safe; ``close`` it when done.
+
+    ``transport``, ``sleep``, ``jitter`` (0..1) and ``now`` are injected so that tests need no waiting.
+    """
+
+    base_url: str
+    headers: Mapping[str, str] = field(repr=False)
+    transport: httpx.BaseTransport | None = field(default=None, repr=False)
+    sleep: Callable[[float], None] = time.sleep
+    jitter: Callable[[], float] = random.random
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def __post_init__(self) -> None:
+        """Refuse an address over which the key and the mail would travel in the clear; no connection is made yet."""
+        try:
+            url = httpx.URL(self.base_url)
+        except httpx.InvalidURL:
+            raise NotConfigured("provider_url_invalid") from None
+        if not url.host or not (url.scheme == "https" or (url.scheme == "http" and url.host in _LOOPBACK)):
+            raise NotConfigured("provider_url_not_https")
+        if not all(value.isascii() and value.isprintable() for value in self.headers.values()):
+            raise NotConfigured("provider_key_malformed")
+        self._client = httpx.Client(base_url=self.base_url, headers=self.headers, transport=self.transport)
+
+    def close(self) -> None:
+        """Close the connections kept alive."""
+        self._client.close()
+
+    def post(self, path: str, payload: Mapping[str, object], *, timeout_seconds: float) -> dict[str, Any]:
+        """The JSON object answered with 200. ``timeout_seconds`` bounds one call, not all of them together."""
+        body = json.dumps(payload).encode("ascii")  # escapes every non-ASCII character, so that none can fail to encode
+        for call in range(1, MAX_CALLS + 1):
+            try:
+                return self._call(path, body, timeout_seconds)
+            except ProviderUnavailable as error:
+                asked = float(error.detail.get("retry_after") or 0.0)
+                if call == MAX_CALLS or asked > MAX_WAIT_SECONDS:
+                    raise
+                self.sleep(min(MAX_WAIT_SECONDS, max(asked, 0.5 * 2 ** (call - 1)) + 0.5 * self.jitter()))
+        raise AssertionError("unreachable")
+
+    def _call(self, path: str, body: bytes, timeout_seconds: float) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout_seconds
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        try:
+            with self._client.stream("POST", path, content=body, headers=headers, timeout=timeout_seconds) as response:
+                self._check_status(response)
+                return _read_object(response, deadline)
+        except httpx.TimeoutException:
+            raise ProviderUnavailable("provider_timed_out", seconds=timeout_seconds) from None
+        except httpx.ConnectError:
+            raise ProviderUnavailable("provider_unreachable") from None
+        except httpx.RequestError:
+            raise ProviderUnavailable("provider_cut_off") from None
+
+    def _check_status(self, response: httpx.Response) -> None:
+        status = response.status_code
+        if status == 200:
+            return
+        if status in {408, 429} or status >= 500:
+            code = "provider_rate_limited" if status == 429 else "provider_overloaded"
+            wait = seconds_to_wait(response.headers.get("Retry-After"), self.now())
+            raise ProviderUnavailable(code, status=status, retry_after=wait)
+        if status in {401, 402, 403}:
+            raise AccessRefused("provider_access_refused", status=status)
+        if status == 404 or 300 <= status < 400:
+            raise NotConfigured("provider_url_or_model_unknown", status=status)
+        raise InvalidAnswer("provider_request_rejected", status=status)
+
+
+def _read_object(response: httpx.Response, deadline: float) -> dict[str, Any]:
+    """The body as a JSON object. The deadline is ours: httpx's time-out restarts with every byte that trickles in."""
+    chunks = bytearray()
+    for chunk in response.iter_bytes():
+        chunks += chunk
+        if len(chunks) > MAX_BODY_BYTES:
+            raise ProviderUnavailable("provider_body_too_long")
+        if time.monotonic() > deadline:
+            raise ProviderUnavailable("provider_timed_out")
+    try:
+        value = json.loads(bytes(chunks))
+    except (ValueError, RecursionError):
+        raise ProviderUnavailable("provider_body_invalid") from None
+    if not isinstance(value, dict):
+        raise ProviderUnavailable("provider_body_invalid")
+    return value

@@ -1,0 +1,237 @@
+"""``atlas doctor``: of each component whether it is real, embedded, of the demo or absent, reachable, and which version."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+import click
+import psycopg
+
+from atlas_pipeline.cli.common import json_option, print_json, print_table, settings_now
+from atlas_pipeline.embedded.resolve import DAGSTER_DATABASE, database_urls, postgres_of
+from atlas_pipeline.errors import AtlasError, NotConfigured
+from atlas_pipeline.flow.parts import Parts, opened
+from atlas_pipeline.settings import Settings
+from atlas_pipeline.store import audit, overview
+from atlas_pipeline.store.migrate import pending
+
+_VERSION_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One component. ``kind``: real, embedded, demo or absent. ``ok``: reachable and usable now; an absent one is not."""
+
+    component: str
+    kind: str
+    ok: bool
+    version: str = ""
+    detail: str = ""
+
+
+@click.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    """Look at every component; exit 1 if one that is configured can't be used."""
+    settings = settings_now()
+    findings = list(examine(settings))
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        print_table(
+            [{**asdict(finding), "ok": "yes" if finding.ok else "NO"} for finding in findings],
+            ["component", "kind", "ok", "version", "detail"],
+        )
+    if any(not finding.ok and finding.kind != "absent" for finding in findings):
+        raise SystemExit(1)
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """All findings, one after the other; a component in trouble is a finding, never an exception."""
+    url, database = _database(settings)
+    yield database
+    with opened(settings, url or "") as parts:
+        if url:
+            yield _guarded("migrations", "real", lambda: _migrations(url))
+            yield _guarded(
+                "dagster storage", "embedded" if settings.dagster_url is None else "real", lambda: _dagster(settings)
+            )
+        yield _mailbox(parts)
+        yield _guarded("antivirus", _kind(settings.clamd, settings), lambda: _antivirus(parts))
+        yield _guarded("ocr", "real", lambda: _ocr(parts))
+        yield _guarded("browser", "real", lambda: _program(settings.chromium, "--version"))
+        yield _guarded("git", "real", lambda: _program("git", "--version"))
+        yield _ai(parts)
+        yield _guarded("agent", _agent_kind(settings), lambda: _agent(parts))
+        yield _guarded(
+            "mail exit", "demo" if not settings.smtp_url and settings.outbox_dir else "real", lambda: _mail_exit(parts)
+        )
+        yield Finding(
+            "spawn switch",
+            "real",
+            ok=True,
+            detail="on" if settings.spawn_enabled else "off: messages wait in classified",
+        )
+        if url and not pending(url):
+            yield _guarded("senders", "real", lambda: _senders(parts))
+            yield _guarded("inbox", "real", lambda: _inbox(parts))
+
+
+def _guarded(component: str, kind: str, look: Callable[[], tuple[str, str]]) -> Finding:
+    try:
+        version, detail = look()
+    except NotConfigured as error:
+        absent = error.code.endswith("_not_configured")
+        return Finding(component, "absent" if absent else kind, ok=False, detail=str(error))
+    except AtlasError as error:
+        return Finding(component, kind, ok=False, detail=str(error))
+    return Finding(component, kind, ok=True, version=version, detail=detail)
+
+
+def _kind(value: object, settings: Settings) -> str:
+    return "demo" if settings.demo and value is not None else "real"
+
+
+def _database(settings: Settings) -> tuple[str | None, Finding]:
+    if settings.database_url is None:
+        status = postgres_of(settings).status()
+        detail = f"port {status['port']}" if status["running"] else "not running; `atlas up` or `atlas demo` starts it"
+        url = database_urls(settings).atlas if status["running"] else None
+        return url, Finding(
+            "database", "embedded", ok=status["running"], version=status["version"] or "", detail=detail
+        )
+    url = settings.database_url.get_secret_value()
+    finding = _guarded("database", "real", lambda: (_server_version(url), ""))
+    return (url if finding.ok else None), finding
+
+
+def _server_version(url: str) -> str:
+    try:
+        with psycopg.connect(url, connect_timeout=5) as connection:
+            row = connection.execute(
+                "select current_setting('server_version'), (select extversion from pg_extension where extname = 'vector')"
+            ).fetchone()
+    except psycopg.Error as error:
+        raise AtlasError("database_unreachable", sqlstate=error.sqlstate) from None
+    return f"{row[0]}, pgvector {row[1] or 'missing'}" if row else ""
+
+
+def _migrations(url: str) -> tuple[str, str]:
+    missing = pending(url)
+    if missing:
+        raise AtlasError("migrations_pending", count=len(missing))
+    return "", "all applied"
+
+
+def _dagster(settings: Settings) -> tuple[str, str]:
+    urls = database_urls(settings)
+    plain = urls.dagster.replace("postgresql+psycopg2://", "postgresql://", 1)
+    try:
+        with psycopg.connect(plain, connect_timeout=5):
+            return "", f"database {DAGSTER_DATABASE}" if urls.embedded else "as configured"
+    except psycopg.Error as error:
+        raise AtlasError("dagster_database_unreachable", sqlstate=error.sqlstate) from None
+
+
+def _mailbox(parts: Parts) -> Finding:
+    settings = parts.settings
+    kind = "demo" if settings.imap_url is None and settings.demo else "real"
+
+    def look() -> tuple[str, str]:
+        with parts.source() as source:
+            listing = source.list(above_uid=2**31)
+            return "", f"{source.mailbox}, {sum(not mail.seen for mail in listing.mails)} unread"
+
+    return _guarded("mailbox", kind, look)
+
+
+def _antivirus(parts: Parts) -> tuple[str, str]:
+    version = parts.scanner.version()
+    detail = (
+        f"signatures {version.signatures} of {version.signatures_date}"
+        if version.signatures
+        else "private signatures only: not a protection"
+    )
+    return version.engine, detail
+
+
+def _ocr(parts: Parts) -> tuple[str, str]:
+    parts.ocr.check()
+    return parts.ocr.version(), f"languages {parts.settings.ocr_languages}"
+
+
+def _program(name: str, flag: str) -> tuple[str, str]:
+    found = shutil.which(name)
+    if found is None:
+        raise AtlasError("program_missing", program=name)
+    try:
+        done = subprocess.run(
+            [found, flag],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        raise AtlasError("program_not_answering", program=name) from None
+    if done.returncode != 0:
+        raise AtlasError("program_failed", program=name, exit_status=done.returncode)
+    return done.stdout.strip().splitlines()[0][:80] if done.stdout.strip() else "", ""
+
+
+def _ai(parts: Parts) -> Finding:
+    """No paid call is made: what is said is which provider serves."""
+    settings = parts.settings
+    if settings.mistral_api_key is None:
+        return Finding("ai", "embedded", ok=True, version="local", detail="no key: the local models classify and embed")
+    return _guarded(
+        "ai",
+        "real",
+        lambda: (f"mistral/{settings.classification_model}", "key set, not tried") if parts.router else ("", ""),
+    )
+
+
+def _agent_kind(settings: Settings) -> str:
+    return (
+        "demo" if settings.demo and settings.agent_bin is not None and "standin" in settings.agent_bin.parts else "real"
+    )
+
+
+def _agent(parts: Parts) -> tuple[str, str]:
+    version, _ = _program(str(parts.agent_bin), "--version")
+    return version, f"model {parts.settings.agent_model}"
+
+
+def _mail_exit(parts: Parts) -> tuple[str, str]:
+    settings = parts.settings
+    parts.mail_exit()
+    if not settings.team_recipients or not settings.mail_from:
+        raise AtlasError("recipients_missing" if settings.mail_from else "mail_from_missing")
+    strangers = [
+        address for address in settings.team_recipients if address.rsplit("@", 1)[-1] not in settings.team_domains
+    ]
+    if strangers:
+        raise AtlasError("recipient_outside_team_domains", count=len(strangers))
+    way = "smtp" if settings.smtp_url else f"folder {settings.outbox_dir}"
+    return "", f"{way}, {len(settings.team_recipients)} recipients"
+
+
+def _senders(parts: Parts) -> tuple[str, str]:
+    with parts.db.transaction() as conn:
+        proven, looked_at = overview.authenticated(conn)
+    return "", f"{proven} of the last {looked_at} mails authenticated"
+
+
+def _inbox(parts: Parts) -> tuple[str, str]:
+    with parts.db.transaction() as conn:
+        troubles = {name: count for name, count in overview.health(conn).items() if count}
+        alarms = audit.recent_alerts(conn, 3)
+    told = [*(f"{name} {count}" for name, count in troubles.items()), *(f"alarm {alarm['code']}" for alarm in alarms)]
+    return "", "; ".join(told) or "nothing waits for a human"
+
+
+COMMANDS = [doctor]

@@ -1,0 +1,173 @@
+"""``atlas up``, ``atlas demo`` and ``atlas migrate``: start the house and keep it running until it is asked to stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+from rich.console import Console
+
+from atlas_pipeline.cli.common import print_json
+from atlas_pipeline.embedded import demo as demo_parts
+from atlas_pipeline.embedded import outcome
+from atlas_pipeline.embedded.house import House, only_one, stop_signals
+from atlas_pipeline.embedded.resolve import database_urls, postgres_of
+from atlas_pipeline.errors import NotConfigured
+from atlas_pipeline.flow import teaching, watching
+from atlas_pipeline.flow.parts import Parts, opened
+from atlas_pipeline.orchestration.upkeep import end_orphaned_runs
+from atlas_pipeline.settings import Settings, load
+from atlas_pipeline.store import overview, tenants
+from atlas_pipeline.store.migrate import migrate as apply_migrations
+from atlas_pipeline.store.migrate import pending
+
+_console = Console(stderr=True, highlight=False)
+DEMO_SECONDS = 900.0
+
+
+def _say(line: str) -> None:
+    _console.print(f"[dim]atlas[/dim] {line}")
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Only list what would be applied; exit 1 if anything is.")
+def migrate(check: bool) -> None:
+    """Apply the database migrations that are missing."""
+    settings = load()
+    url = database_urls(settings).atlas
+    try:
+        names = pending(url) if check else apply_migrations(url)
+    finally:
+        if settings.database_url is None:
+            postgres_of(settings).stop()
+    for name in names:
+        click.echo(name)
+    if check and names:
+        raise SystemExit(1)
+
+
+@click.command()
+def up() -> None:
+    """Run Dagster's UI, daemon and code server here until Ctrl-C; parts that are not configured stay absent."""
+    settings = load()
+    _run(settings, lambda house, parts: _stay(house, parts, None))
+
+
+@click.command()
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Run to the end, print a JSON summary, stop; exit 0 only when all came out as expected.",
+)
+def demo(once: bool) -> None:
+    """A small agency's mailbox on the real pipeline (needs ATLAS_DEMO=1; `make demo` sets it)."""
+    settings = load()
+    demo_parts.folders(settings)
+    missing = demo_parts.missing_programs(settings)
+    if missing:
+        raise NotConfigured("programs_missing", programs=" ".join(missing))
+    started = time.monotonic()
+    _run(settings, lambda house, parts: _demo(house, parts, once=once, started=started))
+
+
+def _run(settings: Settings, live: Callable[[House, Parts], None]) -> None:
+    """Start, live, stop: whatever ends it, every process and the embedded database are stopped."""
+    with only_one(settings.home_dir), stop_signals():
+        house = House(settings, _say)
+        try:
+            house.sweep()
+            _say("database: starting" if settings.database_url is None else "database: as configured")
+            urls = database_urls(settings)
+            house.prepare(urls)
+            for name in apply_migrations(urls.atlas):
+                _say(f"database: applied {name}")
+            with opened(settings, urls.atlas) as parts:
+                teaching.load_agents(parts)
+                live(house, parts)
+        finally:
+            _say("stopping")
+            house.stop()
+            _say("stopped; the state is kept, the next start goes on from here")
+
+
+def _start_dagster(house: House) -> None:
+    ended = end_orphaned_runs(house.environment["DAGSTER_HOME"], house.environment)
+    if ended:
+        _say(f"dagster: {ended} runs of an earlier start are marked as ended")
+    _say("dagster: starting the UI and the daemon")
+    house.start_dagster()
+    _console.print(f"[bold]Dagster UI: {house.ui_url}[/bold]", soft_wrap=True)
+
+
+def _stay(house: House, parts: Parts, done: Callable[[], bool] | None) -> None:
+    if not house.ui_url:
+        _start_dagster(house)
+    seen: dict[str, tuple[Any, ...]] = {}
+    while True:
+        house.check()
+        _show_changes(parts, seen)
+        if done is not None and done():
+            return
+        time.sleep(1)
+
+
+def _demo(house: House, parts: Parts, *, once: bool, started: float) -> None:
+    settings, tenant = demo_parts.furnish(house, parts.settings)
+    house.settings = settings
+    with opened(settings, parts.database_url) as own:
+        with own.db.transaction() as conn:
+            tenants.upsert(conn, tenant)
+        _start_dagster(house)
+        result = _until_settled(house, own, started)
+        result.summary["seconds"] = round(time.monotonic() - started, 1)
+        summary = {"ok": result.settled and not result.problems, **result.summary, "unexpected": result.problems}
+        if once:
+            print_json(summary)
+            if not summary["ok"]:
+                raise SystemExit(1)
+            return
+        place = demo_parts.folders(settings)
+        _say(
+            "demo: all came out as expected"
+            if summary["ok"]
+            else f"demo: not as expected: {'; '.join(result.problems)}"
+        )
+        _say(f"recaps: {place.outbox}   pre-production: {tenant.preprod_url}")
+        _console.print(f"[bold]Dagster UI: {house.ui_url}[/bold]   (Ctrl-C stops everything)", soft_wrap=True)
+        _stay(house, own, None)
+
+
+def _until_settled(house: House, parts: Parts, started: float) -> outcome.Outcome:
+    """Watch the demo to its end, starting the spawn cycle as soon as something waits for it, not at the next five minutes."""
+    place = demo_parts.folders(parts.settings)
+
+    def look() -> outcome.Outcome:
+        with parts.db.transaction() as conn:
+            return outcome.look(conn, place.outbox, place.site / "site.git")
+
+    def settled() -> bool:
+        watching.request_due(parts, actor="demo")
+        return look().settled or time.monotonic() - started > DEMO_SECONDS
+
+    _stay(house, parts, settled)
+    return look()
+
+
+def _show_changes(parts: Parts, seen: dict[str, tuple[Any, ...]]) -> None:
+    with parts.db.transaction() as conn:
+        rows = overview.messages(conn, status=None, limit=50)
+    for row in reversed(rows):
+        state = (row["status"], row["intent"], row["attempt"], row["reason_code"])
+        if seen.get(row["message_key"]) != state:
+            seen[row["message_key"]] = state
+            facts = " ".join(
+                str(fact)
+                for fact in (row["intent"], f"attempt {row['attempt']}" if row["attempt"] else None, row["reason_code"])
+                if fact
+            )
+            _say(f"{row['message_key']}  {row['status']:<11} {facts}")
+
+
+COMMANDS = [up, demo, migrate]

@@ -1,0 +1,188 @@
+"""``atlas inspect``: what the pipeline would conclude of mail files, without touching a database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from atlas_pipeline.classify.decide import classify
+from atlas_pipeline.classify.redact import redact_ocr
+from atlas_pipeline.cli.common import plain, settings_now
+from atlas_pipeline.cli.tenants import read_tenant
+from atlas_pipeline.errors import AtlasError
+from atlas_pipeline.flow.inbox_steps import classify_facts, own_message_id_domain, resolve_tenant
+from atlas_pipeline.flow.parts import Parts
+from atlas_pipeline.mailbox import trust
+from atlas_pipeline.mailbox.parse import parse
+from atlas_pipeline.model import Address, Forward, ParsedMail, ScanResult, Tenant, Trust, Verdict
+from atlas_pipeline.ocr.mail import read_images
+from atlas_pipeline.ocr.text import OcrText
+from atlas_pipeline.scan.mail import scan_mail
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, in the order given.")
+@click.option("--scan", "with_scan", is_flag=True, help="Ask the antivirus too.")
+@click.option("--classify", "with_classify", is_flag=True, help="Read pictures and classify too.")
+@click.option(
+    "--tenants",
+    "tenants_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Tenants as `atlas tenant list --json` prints them.",
+)
+def inspect(
+    files: tuple[Path, ...], as_json: bool, with_scan: bool, with_classify: bool, tenants_file: Path | None
+) -> None:
+    """What would be concluded of these mail files. Exit 1 if one could not be read."""
+    parts = Parts(settings_now(), "")
+    everyone = _tenants(tenants_file)
+    unread = 0
+    for file in files:
+        facts = conclude(parts, file, everyone, with_scan=with_scan, with_classify=with_classify)
+        unread += "error" in facts and "message_id" not in facts
+        click.echo(json.dumps(facts, default=plain, ensure_ascii=False) if as_json else _told(facts))
+    if unread:
+        raise SystemExit(1)
+
+
+def conclude(
+    parts: Parts, file: Path, everyone: Sequence[Tenant], *, with_scan: bool, with_classify: bool
+) -> dict[str, Any]:
+    """All facts of one file. What was not asked for is absent, what was not found is null, what failed has an ``error``."""
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        return {"file": str(file), "error": "file_unreadable", "errno": error.errno}
+    settings = parts.settings
+    mail = parse(raw, own_message_id_domain=own_message_id_domain(settings.mail_from))
+    judged = trust.judge(
+        mail,
+        founder_addresses=settings.founder_addresses,
+        team_domains=settings.team_domains,
+        tenants=everyone,
+        authserv_ids=settings.authserv_ids,
+    )
+    facts = {"file": str(file), **_understood(mail, judged)}
+    clean = True
+    if with_scan:
+        clean = _add_scan(parts, raw, mail, facts)
+    if with_classify:
+        _add_decision(parts, mail, judged, everyone, facts, clean=clean)
+    return facts
+
+
+def _understood(mail: ParsedMail, judged: Trust) -> dict[str, Any]:
+    return {
+        "message_id": mail.message_id,
+        "subject": mail.subject,
+        "from": _address(mail.sender),
+        "date": mail.date.isoformat() if mail.date else None,
+        "body_text": mail.body_text,
+        "attachments": [
+            {"name": part.name, "type": part.sniffed_type, "size": part.size, "sha256": part.sha256, "verdict": None}
+            for part in mail.parts
+        ],
+        "forward": _forward(mail.forward),
+        "trust": {"level": judged.level.value, "reason": judged.reason},
+        "remarks": list(mail.remarks),
+    }
+
+
+def _address(address: Address) -> dict[str, str | None]:
+    return {"name": address.name, "address": address.address}
+
+
+def _forward(forward: Forward) -> dict[str, Any]:
+    return {
+        "found": forward.found,
+        "method": forward.method,
+        "confidence": forward.confidence,
+        "from": _address(forward.sender),
+        "subject": forward.subject,
+        "date": forward.date,
+        "body": forward.body,
+    }
+
+
+def _add_scan(parts: Parts, raw: bytes, mail: ParsedMail, facts: dict[str, Any]) -> bool:
+    try:
+        verdict = scan_mail(raw, mail.parts, parts.scanner)
+    except AtlasError as error:
+        facts["error"] = error.code
+        return False
+    results = dict(verdict.parts)
+    for part, row in zip(mail.parts, facts["attachments"], strict=True):
+        row["verdict"] = results.get(part.index, ScanResult(Verdict.ERROR)).verdict.value
+    facts["scan"] = {"verdict": verdict.overall.value, "signature": verdict.raw.signature, "code": verdict.raw.code}
+    return verdict.overall is Verdict.CLEAN
+
+
+def _add_decision(
+    parts: Parts, mail: ParsedMail, judged: Trust, everyone: Sequence[Tenant], facts: dict[str, Any], *, clean: bool
+) -> None:
+    """As in the pipeline, nothing is opened or classified where a scan was asked for and did not say clean."""
+    if not clean:
+        facts["ocr"] = facts["classification"] = None
+        return
+    settings = parts.settings
+    text, images = OcrText(""), 0
+    try:
+        if any(part.is_image for part in mail.parts):
+            read = read_images(
+                mail.parts, parts.ocr, max_images=settings.ocr_max_images, max_pixels=settings.ocr_max_pixels
+            )
+            text, images = read.text, read.images
+        facts["ocr"] = {"images": images, "characters": len(text)}
+        facts["classification"] = _classification(parts, mail, judged, everyone, text)
+    except AtlasError as error:
+        facts["error"] = error.code
+        facts.setdefault("ocr", None)
+        facts["classification"] = None
+
+
+def _classification(
+    parts: Parts, mail: ParsedMail, judged: Trust, everyone: Sequence[Tenant], text: OcrText
+) -> dict[str, Any]:
+    requester, _claimed = trust.requester(mail)
+    own, _how = trust.match_tenant(requester, everyone)
+    tenant, _method = resolve_tenant(mail, judged, list(everyone))
+    facts = classify_facts(mail, judged, text, tenant=tenant.slug if tenant else None, own=own.slug if own else None)
+    decision = classify(
+        facts,
+        parts.router,
+        floor=parts.settings.confidence_floor,
+        uncertainty=parts.settings.uncertainty_threshold,
+        language=parts.settings.language,
+    )
+    return {
+        "intent": decision.intent.value,
+        "confidence": decision.confidence,
+        "model": decision.model,
+        "guards": list(decision.guards),
+        "reasoning": redact_ocr(decision.reasoning, text.reveal(), mail.body_text),
+    }
+
+
+def _told(facts: dict[str, Any]) -> str:
+    """A few lines for a reader at a terminal."""
+    lines = [facts["file"]]
+    for name, value in facts.items():
+        if name == "file":
+            continue
+        text = json.dumps(value, default=plain, ensure_ascii=False)
+        lines.append(f"  {name:<15} {text if len(text) <= 160 else text[:157] + '…'}")
+    return "\n".join(lines)
+
+
+def _tenants(file: Path | None) -> list[Tenant]:
+    if file is None:
+        return []
+    return [read_tenant(json.dumps(entry)) for entry in json.loads(file.read_text(encoding="utf-8"))]
+
+
+COMMANDS = [inspect]

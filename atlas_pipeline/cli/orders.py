@@ -1,0 +1,60 @@
+"""Orders of an operator: ``spawn``, ``reprocess``, ``unblock``, ``accept``, ``cancel``. Each is audited with who gave it."""
+
+from __future__ import annotations
+
+import click
+
+from atlas_pipeline.cli.common import actor, parts_now
+from atlas_pipeline.flow import operator, watching
+
+
+@click.command()
+@click.argument("key", required=False)
+@click.option("--due", is_flag=True, help="Run one spawn cycle now in place of naming a message.")
+def spawn(key: str | None, due: bool) -> None:
+    """Start the whole action of a message over, as a new round; the daemon starts the agent within half a minute."""
+    if (key is None) == (not due):
+        raise click.UsageError("name one message key, or --due")
+    with parts_now() as parts:
+        if key is not None:
+            round_ = operator.request_spawn(parts.db, key, actor=actor())
+            click.echo(f"{key}: round {round_} is asked for")
+            return
+        keys = watching.request_due(parts, actor=actor())
+    click.echo("\n".join(keys) if keys else "no candidate")
+
+
+@click.command()
+@click.argument("key")
+@click.option("--force", is_flag=True, help="Also when an agent was started for it already.")
+def reprocess(key: str, force: bool) -> None:
+    """Put a message back to received; the next intake scans and classifies it again."""
+    with parts_now() as parts:
+        operator.reprocess(parts.db, key, actor=actor(), force=force)
+    click.echo(f"{key}: received")
+
+
+@click.command()
+@click.argument("key")
+def unblock(key: str) -> None:
+    """Let a blocked message through in spite of its scan verdict."""
+    with parts_now() as parts:
+        operator.unblock(parts.db, key, actor=actor())
+    click.echo(f"{key}: received, its verdict is overridden")
+
+
+def _decision(verb: str, says: str) -> click.Command:
+    @click.command(name=verb, help=says)
+    @click.argument("key")
+    def command(key: str) -> None:
+        with parts_now() as parts:
+            table = operator.decide_draft(parts.db, key, verb, actor=actor())
+        click.echo(f"{key}: {table} {'accepted' if verb == 'accept' else 'cancelled'}")
+
+    return command
+
+
+accept = _decision("accept", "Accept the work record that a message became.")
+cancel = _decision("cancel", "Cancel the work record that a message became; calibration counts it as a refusal.")
+
+COMMANDS = [spawn, reprocess, unblock, accept, cancel]

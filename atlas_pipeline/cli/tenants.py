@@ -1,0 +1,95 @@
+"""``atlas tenant``: the client topology."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from atlas_pipeline.cli.common import json_option, parts_now, print_json, print_table
+from atlas_pipeline.errors import Refused
+from atlas_pipeline.model import Tenant
+from atlas_pipeline.store import tenants as store
+
+
+@click.group()
+def tenant() -> None:
+    """Clients: domains, contacts, repository, pre-production, deploy command."""
+
+
+@tenant.command(name="list")
+@json_option
+def list_(as_json: bool) -> None:
+    """All tenants."""
+    with parts_now() as parts, parts.db.transaction() as conn:
+        rows = [asdict(one) for one in store.all_tenants(conn)]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(rows, ["slug", "name", "active", "internal", "domains", "repository", "preprod_url"])
+
+
+@tenant.command()
+@click.argument("slug")
+@json_option
+def show(slug: str, as_json: bool) -> None:
+    """One tenant."""
+    with parts_now() as parts, parts.db.transaction() as conn:
+        found = store.get(conn, slug)
+    if found is None:
+        raise Refused("tenant_unknown", slug=slug)
+    if as_json:
+        print_json(asdict(found))
+        return
+    for name, value in asdict(found).items():
+        click.echo(f"{name:<15} {', '.join(value) if isinstance(value, tuple) else value}")
+
+
+@tenant.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def add(file: Path) -> None:
+    """Add or replace a tenant from a JSON file with the fields that `atlas tenant show --json` prints."""
+    one = read_tenant(file.read_text(encoding="utf-8"))
+    with parts_now() as parts, parts.db.transaction() as conn:
+        store.upsert(conn, one)
+    click.echo(one.slug)
+
+
+def read_tenant(text: str) -> Tenant:
+    """A tenant from JSON. Raises Refused: ``tenant_not_json``, ``tenant_fields`` with the names that are wrong."""
+    try:
+        facts = json.loads(text)
+    except ValueError:
+        raise Refused("tenant_not_json") from None
+    known = {item.name: item for item in fields(Tenant)}
+    if not isinstance(facts, dict):
+        raise Refused("tenant_not_json")
+    wrong = sorted(set(facts) - set(known)) + [
+        name for name, value in facts.items() if name in known and not _fits(name, value)
+    ]
+    missing = sorted({"slug", "name"} - set(facts))
+    if wrong or missing:
+        raise Refused("tenant_fields", wrong=",".join(wrong), missing=",".join(missing))
+    values: dict[str, Any] = {"active": True, "internal": False, "domains": (), "contacts": (), **facts}
+    lowered = {name: tuple(item.lower() for item in values[name]) for name in ("domains", "contacts")}
+    chosen: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in {**values, **lowered}.items()
+    }
+    return Tenant(**chosen)
+
+
+_LISTS = ("domains", "contacts", "zones", "deploy_command", "default_routes")
+
+
+def _fits(name: str, value: object) -> bool:
+    if name in _LISTS:
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if name in ("active", "internal"):
+        return isinstance(value, bool)
+    return isinstance(value, str) or (value is None and name in ("repository", "preprod_url", "version_route"))
+
+
+COMMANDS = [tenant]

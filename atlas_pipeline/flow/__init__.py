@@ -1,0 +1,7 @@
+"""The stages chained, as plain functions over the database. No Dagster, no decisions of a stage's own.
+
+stage       what a step reports            parts       the real or embedded component behind each stage
+discovery   mailbox → ledger               intake      one range of messages: fetch, understand, scan, read, classify
+spawning    one agent for one message      releasing   deploy and checks        recapping   the last decision, the outbox
+watching    what was left behind           operator    what a human may order
+"""

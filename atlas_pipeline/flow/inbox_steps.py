@@ -1,0 +1,323 @@
+"""What intake does to one stored message: understand, scan, read its pictures, classify. One transaction a step.
+
+The text of pictures lives in a local variable of ``steps`` and nowhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from email.utils import parseaddr
+
+import psycopg
+
+from atlas_pipeline.classify.decide import classify
+from atlas_pipeline.classify.facts import ClassifyFacts
+from atlas_pipeline.classify.records import table_for, title_for
+from atlas_pipeline.classify.redact import redact_ocr
+from atlas_pipeline.errors import AtlasError, PoisonMessage, ScannerUnavailable
+from atlas_pipeline.flow.parts import Parts
+from atlas_pipeline.flow.stage import Facts, Outcome, StageDone
+from atlas_pipeline.mailbox import trust
+from atlas_pipeline.mailbox.parse import parse
+from atlas_pipeline.model import Decision, Intent, ParsedMail, Part, Status, Tenant, Trust, TrustLevel, Verdict
+from atlas_pipeline.ocr.mail import read_images
+from atlas_pipeline.ocr.text import OcrText
+from atlas_pipeline.scan.mail import MailVerdict, scan_mail
+from atlas_pipeline.store import audit, messages, tenants, tracking, verdicts, work
+from atlas_pipeline.store.database import Connection
+
+# Pasted screenshots are larger, logos in signatures smaller.
+LOGO_BYTES = 15_000
+_TEAM = (TrustLevel.FOUNDER, TrustLevel.TEAM)
+
+
+def steps(parts: Parts, key: str) -> Iterator[StageDone]:
+    """The four stages of one message in ``received``. Raises coded errors; the caller settles what they mean."""
+    mail, judged, original = understand(parts, key)
+    if original is not None:
+        for stage in ("raw_message", "scan_verdict", "ocr_text", "classification"):
+            yield StageDone(stage, key, Outcome.DUPLICATE)
+        return
+    yield StageDone(
+        "raw_message",
+        key,
+        Outcome.DONE,
+        {"parts": len(mail.parts), "remarks": len(mail.remarks), "trust": judged.level.value},
+    )
+
+    verdict = scan(parts, key, mail)
+    blocked = verdict is not None and verdict.overall is not Verdict.CLEAN
+    facts: Facts = {"verdict": verdict.overall.value if verdict else "overridden", "parts": len(mail.parts)}
+    yield StageDone("scan_verdict", key, Outcome.BLOCKED if blocked else Outcome.DONE, facts)
+    if blocked:
+        yield StageDone("ocr_text", key, Outcome.BLOCKED)
+        yield StageDone("classification", key, Outcome.BLOCKED)
+        return
+
+    text, images = read(parts, key, mail)
+    yield StageDone(
+        "ocr_text", key, Outcome.DONE if images else Outcome.NOT_NEEDED, {"images": images, "characters": len(text)}
+    )
+
+    decision = decide(parts, key, mail, judged, text)
+    yield StageDone(
+        "classification",
+        key,
+        Outcome.DONE,
+        {
+            "intent": decision.intent.value,
+            "confidence": decision.confidence,
+            "uncertain": decision.uncertain,
+            "guards": len(decision.guards),
+        },
+    )
+
+
+def understand(parts: Parts, key: str) -> tuple[ParsedMail, Trust, str | None]:
+    """Parse the stored bytes and write what was understood; the third value is the key of the same mail known before.
+
+    Raises PoisonMessage("message_missing") where there are no bytes.
+    """
+    settings = parts.settings
+    with parts.db.transaction() as conn:
+        raw = messages.raw(conn, key)
+        everyone = tenants.all_tenants(conn)
+    if raw is None:
+        raise PoisonMessage("message_missing")
+    mail = parse(raw, own_message_id_domain=own_message_id_domain(settings.mail_from))
+    judged = trust.judge(
+        mail,
+        founder_addresses=settings.founder_addresses,
+        team_domains=settings.team_domains,
+        tenants=everyone,
+        authserv_ids=settings.authserv_ids,
+    )
+    with parts.db.transaction() as conn:
+        original = messages.original_of(conn, key, mail)
+        if original is None:
+            try:
+                with conn.transaction():
+                    messages.store_understanding(conn, key, mail, judged, trust.requester(mail))
+            except psycopg.errors.UniqueViolation:
+                original = messages.original_of(conn, key, mail)
+        if original is not None:
+            messages.mark_duplicate(conn, key, original)
+            audit.record(conn, key, "duplicate", actor="intake", duplicate_of=original)
+        else:
+            audit.record(
+                conn,
+                key,
+                "received",
+                actor="intake",
+                parts=len(mail.parts),
+                remarks=list(mail.remarks),
+                trust=judged.level.value,
+            )
+            if judged.reason == "sender_forged_founder":
+                audit.record(conn, key, "sender_unauthenticated", actor="intake")
+    return mail, judged, original
+
+
+def own_message_id_domain(mail_from: str | None) -> str | None:
+    """The domain under which our own recaps get their Message-IDs."""
+    address = parseaddr(mail_from or "")[1]
+    return f"atlas.{address.rsplit('@', 1)[1].lower()}" if "@" in address else None
+
+
+def scan(parts: Parts, key: str, mail: ParsedMail) -> MailVerdict | None:
+    """Scan the raw mail and each part; ``blocked`` on anything but clean. None where an operator overrode the verdict.
+
+    Raises ScannerUnavailable where the scanner gave no verdict: the message stays ``received``.
+    """
+    with parts.db.transaction() as conn:
+        state = tracking.require(conn, key)
+        raw = messages.raw(conn, key)
+    if state.scan_override or raw is None:
+        return None
+    verdict = scan_mail(raw, mail.parts, parts.scanner)
+    engine = _engine(parts)
+    with parts.db.transaction() as conn:
+        _store_verdicts(conn, key, mail, raw, verdict, engine)
+        if verdict.overall in (Verdict.INFECTED, Verdict.UNSCANNABLE):
+            code = f"attachment_{verdict.overall.value}"
+            tracking.move(
+                conn,
+                key,
+                expected=[Status.RECEIVED],
+                to=Status.BLOCKED,
+                action="blocked_unsafe",
+                actor="scan",
+                reason_code=code,
+            )
+            audit.alert(conn, f"blocked:{key}", code, key=key)
+    if verdict.overall is Verdict.ERROR:
+        results = (verdict.raw, *(result for _index, result in verdict.parts))
+        raise ScannerUnavailable(
+            next((result.code for result in results if result.verdict is Verdict.ERROR and result.code), "scan_error")
+        )
+    return verdict
+
+
+def _engine(parts: Parts) -> str:
+    """Which engine with which database gave the verdict; a scanner that can't say is named so, its verdict stands."""
+    try:
+        version = parts.scanner.version()
+    except ScannerUnavailable:
+        return "clamd/unknown"
+    return f"clamd/{version.engine}/{version.signatures or 'private'}"
+
+
+def _store_verdicts(
+    conn: Connection, key: str, mail: ParsedMail, raw: bytes, verdict: MailVerdict, engine: str
+) -> None:
+    verdicts.add_scan(conn, key, None, hashlib.sha256(raw).hexdigest(), verdict.raw, engine=engine)
+    hashes = {part.index: part.sha256 for part in mail.parts}
+    for index, result in verdict.parts:
+        verdicts.add_scan(conn, key, index, hashes[index], result, engine=engine)
+
+
+def read(parts: Parts, key: str, mail: ParsedMail) -> tuple[OcrText, int]:
+    """The text of the mail's pictures, in memory only. A missing engine is audited; the mail goes on without."""
+    if not any(part.is_image for part in mail.parts):
+        return OcrText(""), 0
+    try:
+        result = read_images(
+            mail.parts, parts.ocr, max_images=parts.settings.ocr_max_images, max_pixels=parts.settings.ocr_max_pixels
+        )
+    except AtlasError as error:
+        with parts.db.transaction() as conn:
+            audit.record(conn, key, "ocr_failed", actor="ocr", code=error.code)
+            audit.alert(conn, f"ocr:{error.code}", error.code)
+        return OcrText(""), 0
+    with parts.db.transaction() as conn:
+        audit.record(conn, key, "ocr_extracted", actor="ocr", characters=result.characters, images=result.images)
+        if result.remarks:
+            audit.record(conn, key, "ocr_skipped", actor="ocr", remarks=list(result.remarks))
+    return result.text, result.images
+
+
+def decide(parts: Parts, key: str, mail: ParsedMail, judged: Trust, text: OcrText) -> Decision:
+    """Classify, then write decision, status and work record in one transaction. Raises what the provider layer raises."""
+    with parts.db.transaction() as conn:
+        everyone = tenants.all_tenants(conn)
+    requester, _claimed = trust.requester(mail)
+    of_requester, _method = trust.match_tenant(requester, everyone)
+    tenant, how = resolve_tenant(mail, judged, everyone)
+    facts = classify_facts(
+        mail, judged, text, tenant=tenant.slug if tenant else None, own=of_requester.slug if of_requester else None
+    )
+    try:
+        decision = classify(
+            facts,
+            parts.router,
+            floor=parts.settings.confidence_floor,
+            uncertainty=parts.settings.uncertainty_threshold,
+            language=parts.settings.language,
+        )
+    finally:
+        _store_calls(parts, key)
+    reasoning = redact_ocr(decision.reasoning, text.reveal(), mail.body_text)
+    with parts.db.transaction() as conn:
+        _store_decision(conn, key, decision, reasoning, mail, how)
+    return decision
+
+
+def classify_facts(
+    mail: ParsedMail, judged: Trust, text: OcrText, *, tenant: str | None, own: str | None
+) -> ClassifyFacts:
+    """What the classifier is told of a mail; ``own`` is the active tenant that the requester belongs to."""
+    return ClassifyFacts(
+        subject=mail.subject,
+        body_text=mail.body_text,
+        forward=mail.forward,
+        trust=judged,
+        sender_address=mail.sender.address,
+        automatic=mail.automatic,
+        has_attachments=any(is_attachment(part) for part in mail.parts),
+        attachment_names=tuple(part.name or "" for part in mail.parts),
+        ocr_text=text.reveal(),
+        tenant=tenant,
+        tenant_of_requester=own,
+    )
+
+
+def is_attachment(part: Part) -> bool:
+    """Whether somebody attached this: a small picture shown inside the text is a signature's logo."""
+    return not (part.inline and part.is_image and part.size < LOGO_BYTES)
+
+
+def resolve_tenant(mail: ParsedMail, judged: Trust, everyone: list[Tenant]) -> tuple[Tenant | None, str]:
+    """The tenant a mail is about: the requester's domain, then the registered contact, then, for the team alone, a name.
+
+    A team member may act for any tenant and often writes in its own name: exactly one tenant whose domain or contact the
+    text mentions is then taken. Anyone else mentioning a tenant proves nothing.
+    """
+    requester, _claimed = trust.requester(mail)
+    tenant, how = trust.match_tenant(requester, everyone)
+    if tenant is not None or judged.level not in _TEAM:
+        return tenant, how
+    text = f"{mail.subject or ''}\n{mail.body_text}".lower()
+    named = [
+        candidate
+        for candidate in everyone
+        if candidate.active and any(name in text for name in (*candidate.domains, *candidate.contacts))
+    ]
+    return (named[0], "mentioned") if len(named) == 1 else (None, "none")
+
+
+def _store_calls(parts: Parts, key: str) -> None:
+    calls, parts.calls[:] = list(parts.calls), []
+    with parts.db.transaction() as conn:
+        for call in calls:
+            verdicts.add_ai_call(
+                conn,
+                key,
+                task=call.task,
+                provider=call.provider,
+                model=call.model,
+                code=call.code,
+                tokens_in=call.tokens_in,
+                tokens_out=call.tokens_out,
+                milliseconds=call.milliseconds,
+            )
+
+
+def _store_decision(conn: Connection, key: str, decision: Decision, reasoning: str, mail: ParsedMail, how: str) -> None:
+    verdicts.add_decision(conn, key, decision)
+    for guard in decision.guards:
+        audit.record(conn, key, guard, actor="classify", intent=decision.intent.value, confidence=decision.confidence)
+    tracking.move(
+        conn,
+        key,
+        expected=[Status.RECEIVED],
+        to=Status.CLASSIFIED,
+        action="classified",
+        actor="classify",
+        columns={
+            "intent": decision.intent.value,
+            "classifier_intent": decision.classifier_intent.value,
+            "confidence": decision.confidence,
+            "model": decision.model,
+            "reasoning": reasoning,
+            "tenant": decision.tenant,
+        },
+        intent=decision.intent.value,
+        confidence=decision.confidence,
+        model=decision.model,
+        tenant_method=how,
+    )
+    conn.execute("update atlas.inbox set classified_at = now() where message_key = %s", (key,))
+    table = table_for(decision.intent)
+    if table is not None:
+        work.create(conn, key, table=table, title=title_for(mail.subject, mail.forward), tenant=decision.tenant)
+    if decision.intent in (Intent.NOISE, Intent.CONSEIL):
+        tracking.move(
+            conn,
+            key,
+            expected=[Status.CLASSIFIED],
+            to=Status.CLOSED,
+            action="closed",
+            actor="classify",
+            intent=decision.intent.value,
+        )

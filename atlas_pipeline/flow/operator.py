@@ -1,0 +1,97 @@
+"""What a human may order: start over, unblock, decide a draft. Every order is audited with who gave it."""
+
+from __future__ import annotations
+
+from atlas_pipeline.errors import Refused
+from atlas_pipeline.model import Status
+from atlas_pipeline.store import audit, claims, ledger, spawns, tracking, work
+from atlas_pipeline.store.database import Connection, Database
+
+_REOPENABLE = tuple(status for status in Status if status not in (Status.RECEIVED, Status.SPAWNING))
+_STARTABLE = (Status.CLASSIFIED, Status.ESCALATED, Status.ACTIONED, Status.QA_FAILED, Status.CLOSED)
+
+
+def reprocess(db: Database, key: str, *, actor: str, force: bool) -> None:
+    """Put a message back to ``received``; the next intake runs it again. Its work record is superseded, never deleted.
+
+    Raises Refused: ``message_unknown``, ``spawn_is_live``, and ``spawn_has_started`` unless ``force``.
+    """
+    with db.transaction() as conn:
+        state = tracking.require(conn, key)
+        if state.status is Status.SPAWNING:
+            raise Refused("spawn_is_live", key=key)
+        if not force and spawns.of_round(conn, key, state.round):
+            raise Refused("spawn_has_started", key=key)
+        if state.status is not Status.RECEIVED:
+            tracking.move(
+                conn,
+                key,
+                expected=_REOPENABLE,
+                to=Status.RECEIVED,
+                action="reprocess",
+                actor=actor,
+                columns={"round": state.round + 1, "attempt": 0, "spawn_requested_at": None},
+                was=state.status.value,
+                forced=force,
+            )
+        work.supersede(conn, key)
+        ledger.settled(conn, key)
+        claims.forget(conn, key)
+
+
+def unblock(db: Database, key: str, *, actor: str) -> None:
+    """Let a blocked message through: the override is stored, so that the same verdict does not block it again."""
+    with db.transaction() as conn:
+        state = tracking.require(conn, key)
+        if state.status is not Status.BLOCKED:
+            raise Refused("not_blocked", key=key, status=state.status.value)
+        tracking.move(
+            conn,
+            key,
+            expected=[Status.BLOCKED],
+            to=Status.RECEIVED,
+            action="unblocked",
+            actor=actor,
+            columns={"scan_override": True},
+        )
+
+
+def request_spawn(db: Database, key: str, *, actor: str) -> int:
+    """Ask for a fresh round of the whole action; returns its number. The unfinished sensor starts it.
+
+    Raises Refused: ``message_unknown``, ``spawn_is_live``, ``nothing_to_spawn``.
+    """
+    with db.transaction() as conn:
+        return _request(conn, key, actor)
+
+
+def _request(conn: Connection, key: str, actor: str) -> int:
+    state = tracking.require(conn, key)
+    if state.status is Status.SPAWNING:
+        raise Refused("spawn_is_live", key=key)
+    if state.status not in _STARTABLE or state.intent is None:
+        raise Refused("nothing_to_spawn", key=key, status=state.status.value)
+    started = bool(spawns.of_round(conn, key, state.round))
+    round_ = state.round + 1 if started else state.round
+    if state.status is Status.CLASSIFIED:
+        conn.execute("update atlas.inbox set round = %s, attempt = 0 where message_key = %s", (round_, key))
+        audit.record(conn, key, "spawn_requested", actor=actor, round=round_)
+    else:
+        tracking.move(
+            conn,
+            key,
+            expected=_STARTABLE,
+            to=Status.CLASSIFIED,
+            action="spawn_requested",
+            actor=actor,
+            columns={"round": round_, "attempt": 0},
+            round=round_,
+        )
+    tracking.request_spawn(conn, key)
+    return round_
+
+
+def decide_draft(db: Database, key: str, verb: str, *, actor: str) -> str:
+    """``accept`` or ``cancel`` the message's work record; returns its table. Raises Refused("no_work_record")."""
+    with db.transaction() as conn:
+        return work.decide(conn, key, verb, actor=actor)

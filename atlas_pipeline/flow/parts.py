@@ -1,0 +1,113 @@
+"""The components behind the stages, built from settings when first used. What isn't configured raises NotConfigured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from atlas_pipeline.ai.router import CallRecord, Router, build_router
+from atlas_pipeline.embedded.resolve import database_urls
+from atlas_pipeline.errors import NotConfigured
+from atlas_pipeline.mailbox.source import MailSource, open_source
+from atlas_pipeline.ocr.engine import Tesseract
+from atlas_pipeline.recap.send import MailExit, open_exit
+from atlas_pipeline.scan.client import ClamdClient
+from atlas_pipeline.settings import Settings, load
+from atlas_pipeline.store.database import Database
+
+
+@dataclass
+class Parts:
+    """One set of components for one process. ``calls`` collects the paid calls until a transaction stores them."""
+
+    settings: Settings
+    database_url: str
+    calls: list[CallRecord] = field(default_factory=list)
+
+    @cached_property
+    def db(self) -> Database:
+        """Atlas's database."""
+        return Database(self.database_url)
+
+    def close(self) -> None:
+        """Close what holds a connection."""
+        if "db" in self.__dict__:
+            self.db.close()
+
+    def source(self) -> MailSource:
+        """A new connection to the mailbox. Raises NotConfigured("mailbox_not_configured")."""
+        settings = self.settings
+        return open_source(
+            imap_url=settings.imap_url.get_secret_value() if settings.imap_url else None,
+            imap_ca_file=settings.imap_ca_file,
+            maildir=settings.maildir,
+            timeout_seconds=settings.imap_timeout_seconds,
+        )
+
+    @cached_property
+    def scanner(self) -> ClamdClient:
+        """clamd. Raises NotConfigured("scanner_not_configured"): without a scanner messages wait."""
+        if not self.settings.clamd:
+            raise NotConfigured("scanner_not_configured")
+        return ClamdClient(
+            self.settings.clamd,
+            timeout_seconds=self.settings.clamd_timeout_seconds,
+            stream_max_bytes=self.settings.clamd_stream_max_bytes,
+        )
+
+    @cached_property
+    def ocr(self) -> Tesseract:
+        """The OCR engine."""
+        return Tesseract(self.settings.tesseract, self.settings.ocr_languages, self.settings.ocr_timeout_seconds)
+
+    @cached_property
+    def router(self) -> Router:
+        """The AI router: Mistral where a key is set, otherwise the local models."""
+        settings = self.settings
+        return build_router(
+            mistral_key=settings.mistral_api_key.get_secret_value() if settings.mistral_api_key else None,
+            mistral_url=settings.mistral_url,
+            classification_model=settings.classification_model,
+            classification_timeout=settings.classification_timeout_seconds,
+            embedding_model=settings.embedding_model,
+            on_call=self.calls.append,
+        )
+
+    @property
+    def agent_bin(self) -> Path:
+        """The agent program. Raises NotConfigured: messages wait."""
+        if self.settings.agent_bin is None:
+            raise NotConfigured("agent_not_configured")
+        if not self.settings.agent_bin.is_file():
+            raise NotConfigured("agent_missing")
+        return self.settings.agent_bin
+
+    def mail_exit(self) -> MailExit:
+        """The way out for recaps. Raises NotConfigured("mail_exit_not_configured")."""
+        settings = self.settings
+        return open_exit(
+            smtp_url=settings.smtp_url.get_secret_value() if settings.smtp_url else None,
+            smtp_ca_file=settings.smtp_ca_file,
+            outbox_dir=settings.outbox_dir,
+        )
+
+
+@contextmanager
+def opened(settings: Settings, database_url: str) -> Iterator[Parts]:
+    """Parts for the length of a block."""
+    parts = Parts(settings, database_url)
+    try:
+        yield parts
+    finally:
+        parts.close()
+
+
+@contextmanager
+def from_environment() -> Iterator[Parts]:
+    """Parts as the environment describes them; starts the embedded database where none is configured."""
+    settings = load()
+    with opened(settings, database_urls(settings).atlas) as parts:
+        yield parts

@@ -1,0 +1,365 @@
+"""One agent for one message: the rules once more, the row that says so, the agent, and what it left behind.
+
+What happens here stands under the message's advisory lock from the first look to the last write.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from atlas_pipeline.errors import AtlasError, DatabaseUnavailable, NotConfigured
+from atlas_pipeline.flow.briefing import Briefing, brief
+from atlas_pipeline.flow.parts import Parts
+from atlas_pipeline.flow.recapping import queue_recap
+from atlas_pipeline.flow.stage import Outcome, StageDone, StageFailed
+from atlas_pipeline.model import Contract, Profile, SpawnResult, Status
+from atlas_pipeline.spawn import worktree
+from atlas_pipeline.spawn.contract import read_contract
+from atlas_pipeline.spawn.events import AgentEvent
+from atlas_pipeline.spawn.processes import stop_spawn
+from atlas_pipeline.spawn.select import Limits, Live, refusal
+from atlas_pipeline.spawn.session import AgentSpec, result_path, run_agent
+from atlas_pipeline.store import audit, registry, spawns, tenants, tracking
+from atlas_pipeline.store.database import Connection
+from atlas_pipeline.store.locks import message_lock
+
+STAGE = "spawn_result"
+HEARTBEAT_SECONDS = 10.0
+# How long an agent goes on while PostgreSQL restarts under it; longer, and the run ends with the agent stopped.
+DATABASE_PATIENCE_SECONDS = 60.0
+
+Report = StageDone | StageFailed
+WasCancelled = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Started:
+    """An agent about to run: its row is written."""
+
+    spawn_id: int
+    try_: int
+    briefing: Briefing
+    folder: Path
+
+
+def limits_of(parts: Parts) -> Limits:
+    """The limits of the settings."""
+    settings = parts.settings
+    return Limits(enabled=settings.spawn_enabled, per_cycle=settings.spawn_max_per_cycle, live=settings.spawn_max_live)
+
+
+def spawn(parts: Parts, key: str, attempt: int, *, run_id: str, was_cancelled: WasCancelled) -> Report:
+    """Start an agent for this message and attempt if the tables ask for one, and wait for its end.
+
+    A refusal is a report, not an error. ``was_cancelled`` is asked when the run is interrupted: True is an operator's
+    cancel (the row is escalated), False a shutdown (it goes on when the house is up again). The interrupt passes through.
+    """
+    with parts.db.transaction() as conn:
+        state = tracking.get(conn, key)
+    if state is None:
+        return StageDone(STAGE, key, Outcome.REFUSED, {"code": "no_tracking_row"})
+    with message_lock(parts.database_url, state.seq) as taken:
+        if not taken:
+            with parts.db.transaction() as conn:
+                audit.record(conn, key, "spawn_skipped_lock_held", actor="spawn", attempt=attempt)
+            return StageDone(STAGE, key, Outcome.REFUSED, {"code": "lock_held"})
+        if _already_ok(parts, key, attempt):
+            return StageDone(STAGE, key, Outcome.UNCHANGED)
+        settle_lost(parts, key)
+        try:
+            started = _claim(parts, key, attempt, run_id)
+        except NotConfigured as error:
+            with parts.db.transaction() as conn:
+                audit.record(conn, key, "spawn_waiting", actor="spawn", code=error.code)
+                audit.alert(conn, f"spawn:{error.code}", error.code)
+            return StageDone(STAGE, key, Outcome.WAITING, {"code": error.code})
+        if isinstance(started, StageDone):
+            return started
+        return _run(parts, key, attempt, started, was_cancelled)
+
+
+def _already_ok(parts: Parts, key: str, attempt: int) -> bool:
+    """An agent that ended ok is never started again: what comes after it is resumed instead."""
+    with parts.db.transaction() as conn:
+        state = tracking.require(conn, key)
+        latest = spawns.latest(conn, key, state.round, attempt)
+    return state.status is Status.SPAWNING and state.attempt == attempt and latest is not None and latest.status == "ok"
+
+
+def settle_lost(parts: Parts, key: str) -> bool:
+    """With the message's lock in hand: an agent still marked live has no living owner. Reap it and put the row back.
+
+    True where there was one. Its commits stay on the branch.
+    """
+    with parts.db.transaction() as conn:
+        state = tracking.require(conn, key)
+        latest = spawns.latest(conn, key, state.round, state.attempt)
+    if state.status is not Status.SPAWNING or latest is None or latest.status not in ("claimed", "running"):
+        return False
+    reaped = stop_spawn(str(latest.id), latest.pid, latest.pid_started)
+    with parts.db.transaction() as conn:
+        spawns.finish(conn, latest.id, status="lost", code="owner_died")
+        _put_back(parts, conn, key, latest.try_, "owner_died", retry_now=True, reaped=reaped)
+    return True
+
+
+def _claim(parts: Parts, key: str, attempt: int, run_id: str) -> Started | StageDone:
+    """Apply the rules and write the rows that say an agent starts, in one transaction."""
+    agent_bin = parts.agent_bin
+    with parts.db.transaction() as conn:
+        # One claim at a time in the whole house, so that two runs can't both see the last free place.
+        conn.execute("select pg_advisory_xact_lock(hashtext('atlas.spawns'))")
+        state = tracking.require(conn, key)
+        latest = spawns.latest(conn, key, state.round, attempt)
+        others = [Live(row["message_key"], row["tenant"]) for row in spawns.live(conn) if row["message_key"] != key]
+        code = refusal(
+            status=state.status,
+            intent=state.intent,
+            standing_attempt=state.attempt,
+            asked_attempt=attempt,
+            quiet=spawns.quiet(conn, key, parts.settings.spawn_quiet_seconds),
+            requested=state.spawn_requested_at is not None,
+            others=others,
+            tenant=state.tenant,
+            limits=limits_of(parts),
+        )
+        if code is None and attempt > parts.settings.max_attempts:
+            code = "attempts_exhausted"
+        if code is not None:
+            audit.record(conn, key, "spawn_refused", actor="spawn", code=code, attempt=attempt)
+            return StageDone(STAGE, key, Outcome.REFUSED, {"code": code})
+        try_ = latest.try_ + 1 if latest else 1
+        briefing = brief(conn, state, attempt, language=parts.settings.language)
+        spawn_id = spawns.claim(
+            conn,
+            key,
+            round_=state.round,
+            attempt=attempt,
+            try_=try_,
+            profile=briefing.profile,
+            tenant=state.tenant,
+            agent=briefing.agent,
+            model=parts.settings.agent_model,
+            run_id=run_id,
+        )
+        tracking.move(
+            conn,
+            key,
+            expected=[Status.CLASSIFIED, Status.QA_FAILED],
+            to=Status.SPAWNING,
+            action="spawn_started",
+            actor="spawn",
+            columns={"attempt": attempt, "spawn_requested_at": None},
+            spawn=spawn_id,
+            attempt=attempt,
+            try_=try_,
+            profile=briefing.profile.value,
+            agent=briefing.agent,
+            program=agent_bin.name,
+        )
+    return Started(spawn_id, try_, briefing, parts.settings.home_dir / "spawns" / str(spawn_id))
+
+
+def _run(parts: Parts, key: str, attempt: int, started: Started, was_cancelled: WasCancelled) -> Report:
+    briefing = started.briefing
+    tree: worktree.Worktree | None = None
+    try:
+        started.folder.mkdir(parents=True, exist_ok=True)
+        if briefing.repository and briefing.profile is not Profile.DRAFT:
+            tree = worktree.prepare(
+                Path(briefing.repository), briefing.branch, key, parts.settings.home_dir / "worktrees"
+            )
+            with parts.db.transaction() as conn:
+                spawns.set_branch(conn, started.spawn_id, tree.branch, tree.base_commit)
+        result = _agent(parts, key, attempt, started, tree)
+    except AtlasError as error:
+        return _settle_failure(parts, key, started, error.code, None, None)
+    except BaseException:
+        _settle_interrupt(parts, key, started, cancelled=was_cancelled())
+        raise
+    contract, commits = _evidence(parts, started, tree)
+    if result.ok:
+        return _settle_ok(parts, key, started, result, contract, commits)
+    return _settle_failure(parts, key, started, result.code, result, (contract, commits))
+
+
+def _agent(parts: Parts, key: str, attempt: int, started: Started, tree: worktree.Worktree | None) -> SpawnResult:
+    settings, briefing = parts.settings, started.briefing
+    cwd = tree.path if tree else started.folder / "empty"
+    cwd.mkdir(parents=True, exist_ok=True)
+    result_file = result_path(started.folder)
+    previous: Sequence[str] = worktree.commits(tree) if tree and attempt > 1 else ()
+    spec = AgentSpec(
+        spawn_id=str(started.spawn_id),
+        agent_bin=parts.agent_bin,
+        cwd=cwd,
+        prompt=briefing.user_prompt(
+            key=key, attempt=attempt, result_path=result_file, previous_commits=previous, marker=secrets.token_hex(16)
+        ),
+        system_prompt=briefing.system_prompt(result_path=result_file),
+        model=settings.agent_model,
+        work_dir=started.folder,
+        profile=briefing.profile,
+        timeout_seconds=settings.spawn_timeout_seconds,
+        start_timeout_seconds=settings.spawn_start_timeout_seconds,
+        idle_timeout_seconds=settings.spawn_idle_timeout_seconds,
+    )
+    keeper = _Keeper(parts, started.spawn_id)
+    return run_agent(spec, keeper.events, keeper.beat, keeper.started)
+
+
+class _Keeper:
+    """Writes down what an agent does while it does it. A database that restarts is waited for, within limits."""
+
+    def __init__(self, parts: Parts, spawn_id: int) -> None:
+        self._parts, self._spawn_id, self._last_beat = parts, spawn_id, time.monotonic()
+
+    def started(self, pid: int, pid_started: float) -> None:
+        self._patiently(lambda conn: spawns.started(conn, self._spawn_id, pid, pid_started))
+
+    def events(self, events: Sequence[AgentEvent]) -> None:
+        self._patiently(lambda conn: spawns.add_events(conn, self._spawn_id, events))
+
+    def beat(self) -> bool:
+        if time.monotonic() - self._last_beat >= HEARTBEAT_SECONDS:
+            self._patiently(lambda conn: spawns.heartbeat(conn, self._spawn_id))
+            self._last_beat = time.monotonic()
+        return False
+
+    def _patiently(self, write: Callable[[Connection], None]) -> None:
+        deadline = time.monotonic() + DATABASE_PATIENCE_SECONDS
+        while True:
+            try:
+                with self._parts.db.transaction() as conn:
+                    write(conn)
+            except DatabaseUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
+            else:
+                return
+
+
+def _evidence(parts: Parts, started: Started, tree: worktree.Worktree | None) -> tuple[Contract, list[str]]:
+    """The result file and the commits that git counts; a change outside the zones is a problem of the contract."""
+    commits = list(worktree.commits(tree)) if tree else []
+    with parts.db.transaction() as conn:
+        slugs = {tenant.slug for tenant in tenants.all_tenants(conn)}
+    contract = read_contract(
+        result_path(started.folder),
+        tenants=slugs,
+        tenant=started.briefing.tenant,
+        classified=started.briefing.intent,
+        commits_in_git=commits,
+    )
+    if tree and worktree.outside_zones(worktree.changed_paths(tree), started.briefing.zones):
+        contract = replace(contract, problems=(*contract.problems, "commit_outside_zones"))
+    if tree and commits and started.briefing.profile is not Profile.WRITE:
+        contract = replace(contract, problems=(*contract.problems, "commit_without_right"))
+    return contract, commits
+
+
+def _settle_ok(
+    parts: Parts, key: str, started: Started, result: SpawnResult, contract: Contract, commits: list[str]
+) -> Report:
+    with parts.db.transaction() as conn:
+        spawns.finish(conn, started.spawn_id, status="ok", code=result.code, result=result)
+        spawns.store_contract(conn, started.spawn_id, contract, commits)
+        registry.count_spawn(conn, started.briefing.agent, failed=False)
+        registry.note_activity(conn, started.briefing.agent, "spawn_completed", key)
+        audit.record(
+            conn,
+            key,
+            "spawn_completed",
+            actor="spawn",
+            spawn=started.spawn_id,
+            contract=contract.status,
+            commits=len(commits),
+            problems=list(contract.problems),
+        )
+    return StageDone(STAGE, key, Outcome.DONE, _facts(result, commits, contract))
+
+
+def _settle_failure(
+    parts: Parts,
+    key: str,
+    started: Started,
+    code: str,
+    result: SpawnResult | None,
+    salvage: tuple[Contract, list[str]] | None,
+) -> Report:
+    with parts.db.transaction() as conn:
+        spawns.finish(conn, started.spawn_id, status="failed", code=code, result=result)
+        if salvage is not None:
+            spawns.store_contract(conn, started.spawn_id, *salvage)
+        registry.count_spawn(conn, started.briefing.agent, failed=True)
+        registry.note_activity(conn, started.briefing.agent, "spawn_failed", key)
+        _put_back(parts, conn, key, started.try_, code, retry_now=False)
+    return StageFailed(STAGE, key, code)
+
+
+def _settle_interrupt(parts: Parts, key: str, started: Started, *, cancelled: bool) -> None:
+    with parts.db.transaction() as conn:
+        if cancelled:
+            spawns.finish(conn, started.spawn_id, status="cancelled", code="cancelled_by_hand")
+            tracking.move(
+                conn,
+                key,
+                expected=[Status.SPAWNING],
+                to=Status.ESCALATED,
+                action="spawn_failed",
+                actor="spawn",
+                reason_code="cancelled_by_hand",
+            )
+            queue_recap(parts, conn, key, "cancelled_by_hand")
+        else:
+            spawns.finish(conn, started.spawn_id, status="lost", code="interrupted")
+            _put_back(parts, conn, key, started.try_, "interrupted", retry_now=True)
+
+
+def _put_back(
+    parts: Parts, conn: Connection, key: str, try_: int, code: str, *, retry_now: bool, reaped: int = 0
+) -> None:
+    """After a spawn that did not end ok: back among the candidates, or to a human once the tries are used up."""
+    if try_ >= parts.settings.max_tries:
+        tracking.move(
+            conn,
+            key,
+            expected=[Status.SPAWNING],
+            to=Status.ESCALATED,
+            action="spawn_failed",
+            actor="spawn",
+            reason_code="spawn_tries_exhausted",
+            last=code,
+        )
+        audit.alert(conn, f"escalated:{key}", "spawn_tries_exhausted", key=key)
+        queue_recap(parts, conn, key, "spawn_tries_exhausted")
+        return
+    tracking.move(
+        conn,
+        key,
+        expected=[Status.SPAWNING],
+        to=Status.CLASSIFIED,
+        action="spawn_failed",
+        actor="spawn",
+        reason_code=code,
+        reaped=reaped,
+    )
+    if retry_now:
+        tracking.request_spawn(conn, key)
+
+
+def _facts(result: SpawnResult, commits: Sequence[str], contract: Contract) -> dict[str, str | int | float | bool]:
+    return {
+        "code": result.code,
+        "seconds": round(result.seconds, 1),
+        "events": result.events,
+        "cost_usd": result.cost_usd or 0.0,
+        "commits": len(commits),
+        "contract": contract.status,
+        "routes": len(contract.routes),
+    }

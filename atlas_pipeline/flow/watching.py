@@ -1,0 +1,168 @@
+"""What was left behind: messages due, actions to resume, agents without an owner. Reads, decides, and puts rows right."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from atlas_pipeline.errors import NotConfigured
+from atlas_pipeline.flow.parts import Parts
+from atlas_pipeline.flow.recapping import queue_recap
+from atlas_pipeline.flow.spawning import limits_of, settle_lost
+from atlas_pipeline.model import Status
+from atlas_pipeline.spawn.processes import is_alive
+from atlas_pipeline.spawn.select import SPAWN_INTENTS, Limits, Live, choose, due_attempt
+from atlas_pipeline.store import audit, claims, ledger, spawns, tracking
+from atlas_pipeline.store.locks import message_lock
+
+INTAKE_LIMIT = 200
+SILENT_SECONDS = 600.0
+# A run worker that died leaves its row beating no more; a live one beats every ten seconds.
+OWNERLESS_SECONDS = 45.0
+
+
+@dataclass(frozen=True)
+class ActionDue:
+    """An action run to ask for."""
+
+    message_key: str
+    tenant: str | None
+    round: int
+    attempt: int
+
+
+def intake_due(parts: Parts, live_run_ids: Collection[str]) -> list[str]:
+    """Keys whose intake is due. Leases of runs that no longer live are ended first."""
+    with parts.db.transaction() as conn:
+        claims.expire_dead(conn, sorted(live_run_ids))
+        return ledger.due_keys(conn, INTAKE_LIMIT)
+
+
+def waits(parts: Parts, keys: Sequence[str]) -> int:
+    """How often these keys were tried so far, together: it makes the run key of a repeated range a new one."""
+    with parts.db.transaction() as conn:
+        return sum(ledger.waits(conn, keys).values())
+
+
+def spawns_due(parts: Parts, queued: Sequence[Live]) -> list[ActionDue]:
+    """The spawn cycle: candidates within the limits; ``queued`` are action runs that Dagster has not finished."""
+    settings = parts.settings
+    with parts.db.transaction() as conn:
+        found = spawns.candidates(
+            conn,
+            intents=[intent.value for intent in SPAWN_INTENTS],
+            quiet_seconds=settings.spawn_quiet_seconds,
+            limit=100,
+        )
+        live = [*queued, *(Live(row["message_key"], row["tenant"]) for row in spawns.live(conn))]
+        chosen = choose(found, live, _limits(parts))
+        if found and not _agent_ready(parts):
+            audit.alert(conn, "spawn:agent_not_configured", "agent_not_configured", waiting=len(found))
+        return [_due(tracking.require(conn, candidate.message_key)) for candidate in chosen]
+
+
+def follow_ups(parts: Parts, queued: Sequence[Live]) -> list[ActionDue]:
+    """What has no live run and must go on: a next attempt, an operator's order, an action that a crash cut off.
+
+    The limits hold here too; what finds no room is asked for at the next look.
+    """
+    with parts.db.transaction() as conn:
+        rows = tracking.with_status(conn, [Status.SPAWNING, Status.QA_FAILED, Status.CLASSIFIED])
+        busy = {live.message_key for live in queued}
+        live = spawns.live(conn)
+        beating = {row["message_key"] for row in live if row["heartbeat_age"] < OWNERLESS_SECONDS}
+        waiting = [
+            row
+            for row in rows
+            if row.message_key not in busy
+            and (
+                row.status is Status.QA_FAILED
+                or (row.status is Status.CLASSIFIED and row.spawn_requested_at is not None)
+                or (row.status is Status.SPAWNING and row.message_key not in beating)
+            )
+        ]
+        resumed = [row for row in waiting if row.status is Status.SPAWNING]
+        fresh = choose(
+            [row for row in waiting if row.status is not Status.SPAWNING],
+            [*queued, *(Live(row["message_key"], row["tenant"]) for row in live)],
+            _limits(parts),
+        )
+        return [_due(row) for row in (*resumed, *fresh)]
+
+
+def give_up(parts: Parts, due: ActionDue) -> None:
+    """Runs were asked for again and again and none came to an end: a human must look."""
+    with parts.db.transaction() as conn:
+        state = tracking.require(conn, due.message_key)
+        tracking.move(
+            conn,
+            due.message_key,
+            expected=[state.status],
+            to=Status.ESCALATED,
+            action="escalated",
+            actor="unfinished",
+            reason_code="runs_exhausted",
+            attempt=due.attempt,
+        )
+        audit.alert(conn, f"escalated:{due.message_key}", "runs_exhausted", key=due.message_key)
+        queue_recap(parts, conn, due.message_key, "runs_exhausted")
+
+
+def _limits(parts: Parts) -> Limits:
+    limits = limits_of(parts)
+    return replace(limits, enabled=limits.enabled and _agent_ready(parts))
+
+
+def _agent_ready(parts: Parts) -> bool:
+    """Without an agent no run is asked for: messages wait in ``classified``."""
+    try:
+        return parts.agent_bin.is_file()
+    except NotConfigured:
+        return False
+
+
+def _due(state: tracking.Tracking) -> ActionDue:
+    return ActionDue(state.message_key, state.tenant, state.round, due_attempt(state.status, state.attempt))
+
+
+def request_due(parts: Parts, *, actor: str) -> list[str]:
+    """Run one spawn cycle now: mark its candidates as asked for; the unfinished sensor starts them."""
+    chosen = spawns_due(parts, [])
+    with parts.db.transaction() as conn:
+        for due in chosen:
+            tracking.request_spawn(conn, due.message_key)
+            audit.record(conn, due.message_key, "spawn_requested", actor=actor, round=due.round)
+    return [due.message_key for due in chosen]
+
+
+def guard_locks(parts: Parts) -> dict[str, int]:
+    """The lock guard: agents whose owner shows no sign of life are reaped and their rows put back; each raises one alarm.
+
+    A healthy session beats every ten seconds, however long it takes, and never alarms.
+    """
+    with parts.db.transaction() as conn:
+        live = spawns.live(conn)
+    reaped = zombies = 0
+    for row in live:
+        owner_gone = row["pid"] is not None and not is_alive(row["pid"], row["pid_started"])
+        if row["heartbeat_age"] < (30.0 if owner_gone else SILENT_SECONDS):
+            continue
+        key = row["message_key"]
+        with parts.db.transaction() as conn:
+            state = tracking.require(conn, key)
+        with message_lock(parts.database_url, state.seq) as taken:
+            if taken:
+                reaped += settle_lost(parts, key)
+            else:
+                zombies += 1
+            with parts.db.transaction() as conn:
+                code = "spawn_owner_died" if taken else "zombie_lock"
+                audit.alert(
+                    conn,
+                    f"lock:{row['id']}:{code}",
+                    code,
+                    key=key,
+                    hours=24,
+                    silent_seconds=round(row["heartbeat_age"]),
+                )
+    return {"live": len(live), "reaped": reaped, "zombies": zombies}

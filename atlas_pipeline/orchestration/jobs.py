@@ -1,0 +1,90 @@
+"""Jobs: all in one process, none retried by Dagster, each with a longest running time."""
+
+import dagster as dg
+from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+from atlas_pipeline.flow import recapping, watching
+from atlas_pipeline.flow.parts import from_environment
+from atlas_pipeline.flow.stage import ACTION_STAGES, INBOX_STAGES
+from atlas_pipeline.orchestration.runs import HALF
+from atlas_pipeline.orchestration.upkeep import prune
+
+
+def _tags(seconds: int, half: str) -> dict[str, str]:
+    return {"dagster/max_runtime": str(seconds), "dagster/max_retries": "0", HALF: half}
+
+
+intake_job = dg.define_asset_job(
+    "intake_job",
+    selection=dg.AssetSelection.assets(*INBOX_STAGES).without_checks(),
+    executor_def=dg.in_process_executor,
+    tags=_tags(3600, "intake"),
+)
+action_job = dg.define_asset_job(
+    "action_job",
+    selection=dg.AssetSelection.assets(*ACTION_STAGES).without_checks(),
+    executor_def=dg.in_process_executor,
+    tags=_tags(4500, "action"),
+)
+calibration_job = dg.define_asset_job(
+    "calibration_job",
+    selection=dg.AssetSelection.assets("calibration_report"),
+    executor_def=dg.in_process_executor,
+    tags=_tags(900, "steering"),
+)
+steering_job = dg.define_asset_job(
+    "steering_job",
+    selection=dg.AssetSelection.assets("agent_registry", "scar_index", "mailbox_heartbeat")
+    | dg.AssetSelection.checks_for_assets("classification"),
+    executor_def=dg.in_process_executor,
+    tags=_tags(900, "steering"),
+)
+
+
+@dg.op(out=dg.Out(dg.Nothing))
+def deliver_recaps(context: dg.OpExecutionContext) -> None:
+    """Send what the outbox holds and is due."""
+    with from_environment() as parts:
+        context.log.info("%d recaps left", recapping.deliver_due(parts))
+
+
+@dg.op(out=dg.Out(dg.Nothing))
+def guard_locks(context: dg.OpExecutionContext) -> None:
+    """Reap agents without an owner."""
+    with from_environment() as parts:
+        context.log.info("lock guard: %s", watching.guard_locks(parts))
+
+
+@dg.op(out=dg.Out(dg.Nothing))
+def prune_history(context: dg.OpExecutionContext) -> None:
+    """Delete old runs and partitions."""
+    context.log.info("pruned: %s", prune(context.instance))
+
+
+@dg.job(executor_def=dg.in_process_executor, tags=_tags(900, "outbox"))
+def outbox_job() -> None:
+    """The outbox."""
+    deliver_recaps()
+
+
+@dg.job(executor_def=dg.in_process_executor, tags=_tags(900, "guard"))
+def lock_guard_job() -> None:
+    """The lock guard."""
+    guard_locks()
+
+
+@dg.job(executor_def=dg.in_process_executor, tags=_tags(3600, "maintenance"))
+def maintenance_job() -> None:
+    """Nightly upkeep."""
+    prune_history()
+
+
+JOBS: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
+    intake_job,
+    action_job,
+    calibration_job,
+    steering_job,
+    outbox_job,
+    lock_guard_job,
+    maintenance_job,
+]

@@ -1,0 +1,96 @@
+"""The sensors: the mailbox's door, and the safety net for whatever was left behind. They ask for runs and do no work."""
+
+import dagster as dg
+
+from atlas_pipeline.errors import AtlasError
+from atlas_pipeline.flow import watching
+from atlas_pipeline.flow.discovery import discover
+from atlas_pipeline.flow.parts import Parts, from_environment
+from atlas_pipeline.orchestration import runs
+from atlas_pipeline.orchestration.jobs import action_job, intake_job
+from atlas_pipeline.orchestration.partitions import messages
+from atlas_pipeline.orchestration.planning import intake_run_key, plan_intake
+from atlas_pipeline.settings import Settings
+
+
+def mailbox_sensor(settings: Settings) -> dg.SensorDefinition:
+    """Each minute: list the mailbox into the ledger, then ask for what the ledger says is due."""
+
+    @dg.sensor(
+        name="mailbox_sensor",
+        job=intake_job,
+        minimum_interval_seconds=settings.poll_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Lists the mailbox; adds ledger rows, partitions, and one range run.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        with from_environment() as parts:
+            try:
+                discover(parts)
+            except AtlasError as error:
+                # The tick fails in the UI with the code alone; a library's cause may quote a header.
+                raise dg.Failure(error.code, allow_retries=False) from None
+            return _intake(context, parts)
+
+    return sensor
+
+
+def unfinished_sensor(settings: Settings) -> dg.SensorDefinition:
+    """Every half minute: what the tables say is behind and has no live run is asked for again."""
+
+    @dg.sensor(
+        name="unfinished_sensor",
+        jobs=[intake_job, action_job],
+        minimum_interval_seconds=settings.unfinished_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Resumes intake and actions that a crash, an outage or a failed QA left; starts what an operator asked for.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        with from_environment() as parts:
+            requests = _actions(context.instance, parts)
+            result = _intake(context, parts)
+        if isinstance(result, dg.SensorResult):
+            return dg.SensorResult(
+                run_requests=[*(result.run_requests or []), *requests],
+                dynamic_partitions_requests=result.dynamic_partitions_requests,
+            )
+        return dg.SensorResult(run_requests=requests) if requests else result
+
+    return sensor
+
+
+def _intake(context: dg.SensorEvaluationContext, parts: Parts) -> dg.SensorResult | dg.SkipReason:
+    instance = context.instance
+    due = watching.intake_due(parts, runs.live_run_ids(instance))
+    if not due:
+        return dg.SkipReason("no message is due")
+    partitions = instance.get_dynamic_partitions(str(messages.name))
+    plan = plan_intake(partitions, due, busy=runs.intake_is_live(instance), limit=watching.INTAKE_LIMIT)
+    requests = []
+    if plan.span:
+        requests = [
+            dg.RunRequest(
+                run_key=intake_run_key(plan.span, watching.waits(parts, plan.span)),
+                job_name="intake_job",
+                tags={
+                    "dagster/asset_partition_range_start": plan.span[0],
+                    "dagster/asset_partition_range_end": plan.span[-1],
+                },
+            )
+        ]
+    if not plan.add and not requests:
+        return dg.SkipReason(f"{len(due)} messages wait for the live intake run")
+    return dg.SensorResult(
+        run_requests=requests,
+        dynamic_partitions_requests=[messages.build_add_request(list(plan.add))] if plan.add else [],
+    )
+
+
+def _actions(instance: dg.DagsterInstance, parts: Parts) -> list[dg.RunRequest]:
+    requests = []
+    for due in watching.follow_ups(parts, runs.live_actions(instance)):
+        if runs.earlier_runs(instance, due) >= runs.MOST_RUNS:
+            watching.give_up(parts, due)
+        else:
+            requests.append(runs.action_request(instance, due))
+    return requests

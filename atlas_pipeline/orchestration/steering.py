@@ -1,0 +1,79 @@
+"""Assets that steer: the monthly report, the agents' registry, their scars, the mailbox's pulse."""
+
+import dagster as dg
+
+from atlas_pipeline.flow import calibrating, teaching
+from atlas_pipeline.flow.parts import from_environment
+from atlas_pipeline.orchestration.partitions import months
+from atlas_pipeline.settings import Settings
+from atlas_pipeline.store import ledger, registry
+
+GROUP = "steering"
+
+
+def calibration_report(settings: Settings) -> dg.AssetsDefinition:
+    """The report's asset; its months lie in the settings' zone. It reads the tables by month, not the partitions."""
+
+    @dg.asset(
+        name="calibration_report",
+        partitions_def=months(settings),
+        group_name=GROUP,
+        deps=[dg.AssetDep(name, partition_mapping=dg.AllPartitionMapping()) for name in ("classification", "recap")],
+        description="How well the classifier did this month, and whether it has earned the next phase.",
+    )
+    def report(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        with from_environment() as parts:
+            metrics, rendered = calibrating.calibrate(parts, context.partition_key)
+        return dg.MaterializeResult(
+            metadata={
+                "report": dg.MetadataValue.md(rendered),
+                "classifications": metrics.classifications,
+                "uncertain": metrics.uncertain,
+                "failed": metrics.failed,
+                "blocked": metrics.blocked,
+                "internal_jobs": metrics.gate.jobs,
+                "gate_earned": metrics.gate.earned,
+            }
+        )
+
+    return report
+
+
+@dg.asset(group_name=GROUP, description="The agents: loaded from their file, shown by ring and family.")
+def agent_registry() -> dg.MaterializeResult[None]:
+    """Load the registry (idempotent)."""
+    with from_environment() as parts:
+        changed, rows = teaching.load_agents(parts)
+    differing = sum(row["agents"] for row in rows if teaching.DISPLAY_RING[row["group_name"]] != row["orbite"])
+    table = [
+        "| ring | family | agents |",
+        "|---|---|---|",
+        *(f"| {row['orbite']} | {row['group_name']} | {row['agents']} |" for row in rows),
+    ]
+    return dg.MaterializeResult(
+        metadata={
+            "changed": changed,
+            "ring_differs_from_family": differing,
+            "rings": dg.MetadataValue.md("\n".join(table)),
+        }
+    )
+
+
+@dg.asset(group_name=GROUP, deps=[agent_registry], description="Vectors of the agents' scars, of the current model.")
+def scar_index() -> dg.MaterializeResult[None]:
+    """Embed what is not embedded yet."""
+    with from_environment() as parts:
+        count, model = teaching.index_scars(parts)
+        with parts.db.transaction() as conn:
+            total = registry.scar_count(conn)
+    return dg.MaterializeResult(metadata={"embedded": count, "scars": total, "model": model})
+
+
+@dg.asset(group_name=GROUP, description="Seconds since each mailbox was last read.")
+def mailbox_heartbeat() -> dg.MaterializeResult[None]:
+    """Measure the mailbox's pulse."""
+    with from_environment() as parts, parts.db.transaction() as conn:
+        ages = ledger.last_read(conn)
+    return dg.MaterializeResult(
+        metadata={"mailboxes": len(ages), "oldest_read_seconds": round(max(ages.values(), default=-1.0), 1)}
+    )

@@ -1,0 +1,141 @@
+"""Every environment variable, in one place. Constants of the specification live here and nowhere else.
+
+``load()`` reads the environment when it is called; nothing is read at import. Secrets are ``SecretStr``.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AliasChoices, Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+CommaList = Annotated[tuple[str, ...], NoDecode]
+
+
+class Settings(BaseSettings):
+    """The configuration of one Atlas instance. Lists are comma-separated; durations say their unit in their name."""
+
+    model_config = SettingsConfigDict(env_prefix="ATLAS_", extra="ignore", hide_input_in_errors=True, frozen=True)
+
+    # Where things are
+    home: Path = Field(
+        Path(".atlas"), description="Folder of local state: embedded database, Dagster's files, screenshots"
+    )
+    database_url: SecretStr | None = Field(None, description="Atlas's PostgreSQL; empty: an embedded server is started")
+    dagster_url: SecretStr | None = Field(
+        None, description="Dagster's own database, postgresql+psycopg2://; empty: beside Atlas's"
+    )
+    demo: bool = Field(
+        False, description="Allow the demo parts (Maildir, tenant, stand-in agent, test signatures, outbox folder)"
+    )
+    language: str = Field("fr", description="Language of recaps and labels: fr or en")
+    time_zone: str = Field("Europe/Paris", description="Time zone of month borders and of dates shown to people")
+    ui_host: str = Field("127.0.0.1", description="Address the Dagster UI listens on")
+    ui_port: int = Field(3000, description="Port of the Dagster UI; the next free one is taken when it is in use")
+
+    # Mailbox
+    imap_url: SecretStr | None = Field(
+        None, description="imaps://user:password@host[:port]/FOLDER; imap:// is refused unless on loopback"
+    )
+    imap_ca_file: Path | None = Field(None, description="Certificate authority for the IMAP server, PEM")
+    imap_timeout_seconds: float = Field(30.0, description="Time-out of one IMAP command")
+    maildir: Path | None = Field(None, description="A Maildir to read in place of IMAP")
+    poll_seconds: int = Field(60, description="Interval of the mailbox sensor")
+    max_message_bytes: int = Field(50_000_000, description="Larger mails get a row and a coded reason, and stay unread")
+
+    # Who is who
+    founder_addresses: CommaList = Field((), description="The founder's addresses")
+    team_domains: CommaList = Field((), description="Domains of the team: the only ones a mail may be sent to")
+    team_recipients: CommaList = Field((), description="Who gets the recaps")
+    authserv_ids: CommaList = Field(
+        (), description="Names of our receiving servers in Authentication-Results; without one nothing is trusted"
+    )
+
+    # Scan and OCR
+    clamd: str | None = Field(
+        None, description="clamd: unix:/path/to/socket or tcp:host:port; absent: messages wait in received"
+    )
+    clamd_timeout_seconds: float = Field(30.0, description="Time-out of one scan")
+    clamd_stream_max_bytes: int = Field(
+        26_214_400, description="clamd's StreamMaxLength; larger is unscannable without asking"
+    )
+    tesseract: str = Field("tesseract", description="The tesseract program")
+    ocr_languages: str = Field("fra+eng", description="Languages handed to tesseract -l")
+    ocr_timeout_seconds: float = Field(20.0, description="Time limit for one image")
+    ocr_max_images: int = Field(10, description="Images read in one mail")
+    ocr_max_pixels: int = Field(40_000_000, description="Larger images are skipped with a code")
+
+    # AI
+    mistral_api_key: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("MISTRAL_API_KEY"),
+        description="Key of Mistral's API; absent: the local classifier serves",
+    )
+    mistral_url: str = Field("https://api.mistral.ai", description="Base URL of Mistral's API")
+    classification_model: str = Field("mistral-small-latest", description="Model of the classification task")
+    classification_timeout_seconds: float = Field(30.0, description="Time-out of one classification call")
+    embedding_model: str = Field("mistral-embed", description="Model of the embedding task")
+    confidence_floor: float = Field(0.5, description="Below it the intent is forced to noise")
+    uncertainty_threshold: float = Field(0.7, description="Below it classification_uncertain is audited")
+
+    # Spawn
+    spawn_enabled: bool = Field(True, description="Kill switch: 0 starts no agent; rows wait in classified")
+    agent_bin: Path | None = Field(None, description="The Claude Code CLI; absent outside the demo: messages wait")
+    agent_model: str = Field("sonnet", description="Model of the agent")
+    spawn_timeout_seconds: int = Field(2400, description="Time limit of one agent (40 minutes)")
+    spawn_start_timeout_seconds: int = Field(120, description="Time limit until an agent's first event")
+    spawn_idle_timeout_seconds: int = Field(1200, description="Longest silence of a running agent")
+    spawn_max_per_cycle: int = Field(3, description="Agents started by one cycle")
+    spawn_max_live: int = Field(3, description="Agents alive at once, queued runs counted")
+    spawn_quiet_seconds: int = Field(
+        3600, description="No new spawn of a message within this time of the last spawn audit"
+    )
+    spawn_cron: str = Field("2-59/5 * * * *", description="When the spawn cycle runs")
+    max_attempts: int = Field(3, description="QA iterations of one chantier")
+    max_tries: int = Field(3, description="Starts of an agent within one attempt")
+
+    # Release
+    deploy_timeout_seconds: int = Field(900, description="Time limit of the deploy command (15 minutes)")
+    chromium: str = Field("chromium", description="The Chromium program")
+    qa_timeout_seconds: float = Field(20.0, description="Time limit for one route on one level")
+
+    # Recap
+    smtp_url: SecretStr | None = Field(
+        None, description="smtps://user:password@host:465 or smtp://…:587 (STARTTLS); plain text on loopback only"
+    )
+    smtp_ca_file: Path | None = Field(None, description="Certificate authority for the SMTP server, PEM")
+    outbox_dir: Path | None = Field(
+        None, description="Write recaps as .eml files into this folder in place of SMTP (demo)"
+    )
+    mail_from: str | None = Field(None, description="Sender address of recaps")
+
+    # Cadence of the safety nets
+    unfinished_seconds: int = Field(30, description="Interval of the sensor that picks up what was left behind")
+    claim_seconds: int = Field(900, description="Lease of a message being worked on")
+
+    @field_validator("founder_addresses", "team_domains", "team_recipients", "authserv_ids", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(item.strip().lower() for item in value.split(",") if item.strip())
+        return value
+
+    @field_validator("language")
+    @classmethod
+    def _known_language(cls, value: str) -> str:
+        if value not in {"fr", "en"}:
+            raise ValueError("language_unknown")
+        return value
+
+    @cached_property
+    def home_dir(self) -> Path:
+        """The state folder as an absolute path."""
+        return self.home.resolve()
+
+
+def load() -> Settings:
+    """Read the environment. Raises pydantic's ValidationError naming the variable, never its value."""
+    return Settings()

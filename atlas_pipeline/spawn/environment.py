@@ -1,0 +1,74 @@
+"""The agent's environment: built from an allow-list, so that a new secret of ours is kept out without anybody
+thinking of it.
+
+Database addresses, the mail exit and other providers' keys never pass. What the agent needs to reach its own model
+does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from atlas_pipeline.errors import PermanentError
+
+SPAWN_ID = "ATLAS_SPAWN_ID"
+
+# Handed on as they are. ATLAS_STANDIN_MODE means something to the demo's stand-in agent only.
+INHERITED = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CODE_MAX_RETRIES",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "NODE_EXTRA_CA_CERTS",
+    "SSL_CERT_FILE",
+    "ATLAS_STANDIN_MODE",
+)
+
+# An unattended agent neither updates itself nor reports home.
+FIXED = {
+    "TERM": "xterm-color",
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+
+
+def agent_environment(
+    source: Mapping[str, str], spawn_id: str, *, git_name: str = "Atlas", git_email: str = "atlas@localhost"
+) -> dict[str, str]:
+    """The variables an agent gets, out of ``source`` (normally ``os.environ``).
+
+    ``spawn_id`` marks every process of this spawn, however deep: it is how left-overs are found. Raises PermanentError
+    ``spawn_id_invalid`` for an id that can't be a marker.
+    """
+    if not spawn_id or len(spawn_id) > 200 or not spawn_id.isprintable():
+        raise PermanentError("spawn_id_invalid")
+    environment = {name: source[name] for name in INHERITED if name in source}
+    environment.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
+    environment.setdefault("LANG", "C.UTF-8")
+    environment.update(FIXED)
+    if "TMPDIR" in environment:
+        # The CLI writes outside HOME unless both are set.
+        environment["CLAUDE_CODE_TMPDIR"] = environment["TMPDIR"]
+    environment.update(_identity(git_name, git_email))
+    environment[SPAWN_ID] = spawn_id
+    return environment
+
+
+def _identity(name: str, email: str) -> dict[str, str]:
+    return {
+        "GIT_AUTHOR_NAME": name,
+        "GIT_AUTHOR_EMAIL": email,
+        "GIT_COMMITTER_NAME": name,
+        "GIT_COMMITTER_EMAIL": email,
+    }

@@ -1,0 +1,243 @@
+"""Agents started: who may be, who is, how it went, and the events while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from psycopg.types.json import Jsonb
+
+from atlas_pipeline.model import Contract, Intent, Profile, SpawnResult
+from atlas_pipeline.store.database import Connection, Row
+from atlas_pipeline.text import clean_json
+
+AUDIT_ACTIONS = ("spawn_started", "spawn_completed", "spawn_failed")
+
+
+class Event(Protocol):
+    """What an event must offer to be stored."""
+
+    @property
+    def seq(self) -> int:
+        """Gap-free from 1 within its spawn."""
+
+    @property
+    def type(self) -> str:
+        """Type and subtype, dotted."""
+
+    @property
+    def tool(self) -> str | None:
+        """Name of the tool, if one is involved."""
+
+    @property
+    def payload(self) -> Any:  # any JSON value
+        """The event as printed."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A classified message that may be given to an agent now."""
+
+    message_key: str
+    tenant: str | None
+    intent: Intent
+
+
+@dataclass(frozen=True)
+class Spawn:
+    """One start of an agent."""
+
+    id: int
+    message_key: str
+    round: int
+    attempt: int
+    try_: int
+    status: str
+    code: str | None
+    profile: Profile
+    tenant: str | None
+    agent: str
+    pid: int | None
+    pid_started: float | None
+    branch: str | None
+    base_commit: str | None
+    commits: tuple[str, ...]
+    contract: Contract | None
+    cost_usd: float | None
+    seconds: float | None
+    heartbeat_age: float
+
+
+def candidates(conn: Connection, *, intents: Sequence[str], quiet_seconds: int, limit: int) -> list[Candidate]:
+    """Messages in ``classified`` with an allowed intent and no spawn audit within ``quiet_seconds``, oldest first."""
+    rows = conn.execute(
+        "select i.message_key, i.tenant, i.intent from atlas.inbox i join atlas.mailbox_ledger l using (message_key) "
+        "where i.status = 'classified' and i.intent = any(%(intents)s) and not exists ("
+        " select from atlas.audit_log a where a.message_key = i.message_key and a.action = any(%(actions)s) "
+        " and a.at > now() - %(quiet)s * interval '1 second') order by l.seq limit %(limit)s",
+        {"intents": list(intents), "actions": list(AUDIT_ACTIONS), "quiet": quiet_seconds, "limit": limit},
+    )
+    return [Candidate(row["message_key"], row["tenant"], Intent(row["intent"])) for row in rows]
+
+
+def quiet(conn: Connection, key: str, quiet_seconds: int) -> bool:
+    """Whether the message saw no spawn audit within ``quiet_seconds``."""
+    row = conn.execute(
+        "select not exists (select from atlas.audit_log where message_key = %s and action = any(%s) "
+        "and at > now() - %s * interval '1 second') as quiet",
+        (key, list(AUDIT_ACTIONS), quiet_seconds),
+    ).fetchone()
+    return bool(row and row["quiet"])
+
+
+def live(conn: Connection) -> list[Row]:
+    """Spawns claimed or running: key, tenant, pid, and seconds since the last heartbeat."""
+    return conn.execute(
+        "select id, message_key, tenant, pid, pid_started, attempt, extract(epoch from now() - heartbeat_at)::float as heartbeat_age "
+        "from atlas.spawns where status in ('claimed', 'running') order by id"
+    ).fetchall()
+
+
+def claim(
+    conn: Connection,
+    key: str,
+    *,
+    round_: int,
+    attempt: int,
+    try_: int,
+    profile: Profile,
+    tenant: str | None,
+    agent: str,
+    model: str,
+    run_id: str,
+) -> int:
+    """The row that says an agent is about to be started; its id. The unique key makes a second start impossible."""
+    row = conn.execute(
+        "insert into atlas.spawns (message_key, round, attempt, try, profile, tenant, agent, model, run_id) "
+        "values (%s, %s, %s, %s, %s, %s, %s, %s, %s) returning id",
+        (key, round_, attempt, try_, profile.value, tenant, agent, model, run_id),
+    ).fetchone()
+    assert row is not None  # noqa: S101  # insert … returning yields a row or raises
+    return int(row["id"])
+
+
+def started(conn: Connection, spawn_id: int, pid: int, pid_started: float) -> None:
+    """The agent's process exists."""
+    conn.execute(
+        "update atlas.spawns set status = 'running', pid = %s, pid_started = %s, started_at = now(), heartbeat_at = now() where id = %s",
+        (pid, pid_started, spawn_id),
+    )
+
+
+def set_branch(conn: Connection, spawn_id: int, branch: str, base_commit: str) -> None:
+    """Where the agent works."""
+    conn.execute("update atlas.spawns set branch = %s, base_commit = %s where id = %s", (branch, base_commit, spawn_id))
+
+
+def heartbeat(conn: Connection, spawn_id: int) -> None:
+    """The owner lives."""
+    conn.execute("update atlas.spawns set heartbeat_at = now() where id = %s", (spawn_id,))
+
+
+def add_events(conn: Connection, spawn_id: int, events: Sequence[Event]) -> None:
+    """Persist a batch through the view, as the specification asks (COPY can't write through one)."""
+    conn.execute(
+        "insert into atlas.spawn_events (spawn_id, seq, at, event_type, tool_name, payload) "
+        "select %s, seq, clock_timestamp(), kind, tool, payload from "
+        "unnest(%s::int[], %s::text[], %s::text[], %s::jsonb[]) as e (seq, kind, tool, payload)",
+        (
+            spawn_id,
+            [event.seq for event in events],
+            [event.type for event in events],
+            [event.tool for event in events],
+            [Jsonb(clean_json(event.payload)) for event in events],
+        ),
+    )
+
+
+def finish(conn: Connection, spawn_id: int, *, status: str, code: str, result: SpawnResult | None = None) -> None:
+    """How it ended: ``ok``, ``failed``, ``cancelled`` or ``lost``."""
+    conn.execute(
+        "update atlas.spawns set status = %s, code = %s, ended_at = now() where id = %s", (status, code, spawn_id)
+    )
+    if result is not None:
+        facts = {name: value for name, value in asdict(result).items() if name not in {"ok", "code", "result_seen"}}
+        assignments = ", ".join(f"{name} = %({name})s" for name in facts)
+        conn.execute(f"update atlas.spawns set {assignments} where id = %(id)s", {**facts, "id": spawn_id})  # noqa: S608  # our own field names
+
+
+def store_contract(conn: Connection, spawn_id: int, contract: Contract, commits: Sequence[str]) -> None:
+    """The validated result file, and the commits that git counts (not those that the agent claims)."""
+    facts = asdict(contract)
+    conn.execute(
+        "update atlas.spawns set contract = %s, commits = %s where id = %s",
+        (Jsonb(clean_json(facts)), list(commits), spawn_id),
+    )
+
+
+def latest(conn: Connection, key: str, round_: int, attempt: int) -> Spawn | None:
+    """The newest try of this attempt."""
+    rows = _select(
+        conn, "message_key = %s and round = %s and attempt = %s order by try desc limit 1", (key, round_, attempt)
+    )
+    return rows[0] if rows else None
+
+
+def of_round(conn: Connection, key: str, round_: int) -> list[Spawn]:
+    """All starts of this round, in order."""
+    return _select(conn, "message_key = %s and round = %s order by attempt, try", (key, round_))
+
+
+def totals(conn: Connection, key: str, round_: int) -> tuple[float, float]:
+    """Cost in US dollars and seconds of all starts of this round."""
+    row = conn.execute(
+        "select coalesce(sum(cost_usd), 0)::float as cost, coalesce(sum(seconds), 0)::float as seconds from atlas.spawns "
+        "where message_key = %s and round = %s",
+        (key, round_),
+    ).fetchone()
+    return (row["cost"], row["seconds"]) if row else (0.0, 0.0)
+
+
+def _select(conn: Connection, where: str, values: tuple[Any, ...]) -> list[Spawn]:
+    columns = (
+        "id, message_key, round, attempt, try as try_, status, code, profile, tenant, agent, pid, pid_started, branch, base_commit, "
+        "commits, contract, cost_usd::float, seconds, extract(epoch from now() - heartbeat_at)::float as heartbeat_age"
+    )
+    query = f"select {columns} from atlas.spawns where {where}"  # noqa: S608  # literals of this module
+    return [_spawn(row) for row in conn.execute(query.encode(), values)]
+
+
+def _spawn(row: Row) -> Spawn:
+    facts = row["contract"]
+    contract = None
+    if facts is not None:
+        intent = facts.get("intent")
+        contract = Contract(
+            **{
+                **facts,
+                "routes": tuple(facts["routes"]),
+                "commits": tuple(facts["commits"]),
+                "problems": tuple(facts["problems"]),
+                "intent": Intent(intent) if intent else None,
+            }
+        )
+    return Spawn(**{**row, "profile": Profile(row["profile"]), "commits": tuple(row["commits"]), "contract": contract})
+
+
+def newest_id(conn: Connection, key: str) -> int | None:
+    """The newest start of an agent for this message."""
+    row = conn.execute("select max(id) as id from atlas.spawns where message_key = %s", (key,)).fetchone()
+    return None if row is None or row["id"] is None else int(row["id"])
+
+
+def events_after(conn: Connection, spawn_id: int, seq: int, limit: int = 500) -> tuple[list[Row], bool]:
+    """The next events after ``seq`` (no payload), and whether the agent still runs."""
+    state = conn.execute(
+        "select status in ('claimed', 'running') as live from atlas.spawns where id = %s", (spawn_id,)
+    ).fetchone()
+    rows = conn.execute(
+        "select seq, at, event_type, tool_name from atlas.spawn_events where spawn_id = %s and seq > %s order by seq limit %s",
+        (spawn_id, seq, limit),
+    ).fetchall()
+    return rows, bool(state and state["live"])

@@ -1,0 +1,286 @@
+"""The IMAP source against a real Dovecot."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from imapclient import IMAPClient
+
+from atlas_pipeline.errors import AccessRefused, AtlasError, MailboxUnavailable, NotConfigured, Refused
+from atlas_pipeline.mailbox.imap import ImapSource, locate
+from atlas_pipeline.mailbox.maildir import MaildirSource
+from atlas_pipeline.mailbox.parse import parse
+from atlas_pipeline.mailbox.source import MailSource, open_source
+from tests.fixtures_mailbox import PASSWORD, Dovecot, free_port
+
+MAIL = b"From: Ann <ann@client.example>\nSubject: mail %d\nMessage-ID: <%d@x>\nDate: Mon, 02 Nov 2026 10:00:00 +0100\n"
+
+
+def mail(number: int) -> bytes:
+    return MAIL % (number, number) + b"\nbody %d\n" % number
+
+
+def source(dovecot: Dovecot, user: str, *, password: str = PASSWORD, folder: str = "INBOX") -> MailSource:
+    url = dovecot.url(user, password=password, folder=folder)
+    return open_source(imap_url=url, imap_ca_file=dovecot.ca_file, maildir=None, timeout_seconds=10)
+
+
+def code_of(opened: MailSource) -> AtlasError:
+    with pytest.raises(AtlasError) as caught, opened as box:
+        box.list(above_uid=None)
+    return caught.value
+
+
+def unseen(dovecot: Dovecot, user: str) -> int:
+    with IMAPClient("127.0.0.1", dovecot.plain_port, ssl=False, timeout=10) as client:
+        client.login(user, PASSWORD)
+        client.select_folder("INBOX", readonly=True)
+        return len(client.search("UNSEEN"))
+
+
+def test_listing_and_fetching_leave_a_mail_unread_and_marking_reads_it(dovecot: Dovecot) -> None:
+    """A crash between the fetch and the commit must leave the mail to the next poll."""
+    user = dovecot.new_user()
+    dovecot.deliver(user, mail(1))
+    with source(dovecot, user) as box:
+        listed = box.list(above_uid=None)
+        (only,) = listed.mails
+        assert (only.uid, only.seen, listed.uid_next) == ("1", False, 2)
+        assert only.internal_date.tzinfo is not None
+        assert abs((datetime.now(UTC) - only.internal_date).total_seconds()) < 60
+        ((uid, raw),) = box.fetch([only.uid], uid_validity=listed.uid_validity)
+        assert raw is not None
+        assert (uid, len(raw)) == ("1", only.size)
+        assert unseen(dovecot, user) == 1
+        box.mark_seen(["1", "999"], uid_validity=listed.uid_validity)
+        assert unseen(dovecot, user) == 0
+        box.mark_seen(["1"])
+        assert box.list(above_uid=None).mails == ()
+
+
+def test_a_range_past_the_end_does_not_bring_the_last_mail_back(dovecot: Dovecot) -> None:
+    """``UID n:*`` always answers with the last mail (casebook C03)."""
+    user = dovecot.new_user()
+    dovecot.deliver(user, mail(1))
+    with source(dovecot, user) as box:
+        box.mark_seen(["1"])
+        assert [found.uid for found in box.list(above_uid=0).mails] == ["1"]
+        assert box.list(above_uid=1).mails == ()
+        assert box.list(above_uid=500).mails == ()
+        dovecot.deliver(user, mail(2))
+        assert [found.uid for found in box.list(above_uid=1).mails] == ["2"]
+        assert [found.uid for found in box.list(above_uid=7).mails] == ["2"]  # unread below the mark
+
+
+def test_a_mail_expunged_by_another_session_is_reported_gone(dovecot: Dovecot) -> None:
+    """Dovecot answers NIL for it; a UID that never was is left out. Both are gone."""
+    user = dovecot.new_user()
+    for number in (1, 2):
+        dovecot.deliver(user, mail(number))
+    with source(dovecot, user) as box:
+        box.list(above_uid=None)
+        with IMAPClient("127.0.0.1", dovecot.plain_port, ssl=False, timeout=10) as other:
+            other.login(user, PASSWORD)
+            other.select_folder("INBOX")
+            other.delete_messages([1])
+            other.expunge()
+        got = dict(box.fetch(["1", "2", "77"]))
+    assert got["1"] is None
+    assert got["77"] is None
+    assert got["2"] is not None
+
+
+def test_a_hundred_and_twenty_mails_come_in_batches_in_order(dovecot: Dovecot) -> None:
+    """A batch is 50: the third one is short."""
+    user = dovecot.new_user()
+    for number in range(1, 121):
+        dovecot.deliver(user, mail(number))
+    with source(dovecot, user) as box:
+        listed = box.list(above_uid=None)
+        got = list(box.fetch([found.uid for found in listed.mails]))
+        box.mark_seen([uid for uid, _ in got])
+        assert box.list(above_uid=listed.uid_next).mails == ()
+    assert len(got) == 120
+    assert [uid for uid, _ in got] == [found.uid for found in listed.mails]
+    assert len({raw for _, raw in got}) == 120
+
+
+def test_the_same_mails_through_imap_and_maildir_are_the_same(dovecot: Dovecot) -> None:
+    """One comes with CRLF, the other with LF; the fingerprint must not care."""
+    user = dovecot.new_user()
+    attached = (
+        b"From: a@b.example\nSubject: s\nContent-Type: multipart/mixed; boundary=B\n\n--B\n\nhello\n--B\n"
+        b"Content-Type: message/rfc822\n\nFrom: x@y.example\nSubject: in\n\ninner\n\n--B--\n"
+    )
+    for raw in (mail(1), attached, b"no headers at all\n\nx", "Subject: été\n\nça\n".encode("latin-1")):
+        dovecot.deliver(user, raw)
+    with source(dovecot, user) as box:
+        via_imap = [parse(raw or b"") for _, raw in box.fetch(["1", "2", "3", "4"])]
+    with MaildirSource(dovecot.maildir(user)) as folder:
+        names = [found.uid for found in folder.list(above_uid=None).mails]
+        via_maildir = [parse(raw or b"") for _, raw in folder.fetch(names)]
+    assert len(via_imap) == 4
+    assert {found.fingerprint for found in via_imap} == {found.fingerprint for found in via_maildir}
+    assert {found.body_text for found in via_imap} == {found.body_text for found in via_maildir}
+    assert len({found.fingerprint for found in via_imap}) == 4
+
+
+def test_a_wrong_password_is_refused_and_not_called_an_outage(dovecot: Dovecot) -> None:
+    """Trying again with a wrong password locks accounts."""
+    error = code_of(source(dovecot, dovecot.new_user(), password="wrong"))
+    assert isinstance(error, AccessRefused)
+    assert str(error) == "imap_login_refused"
+
+
+def test_a_certificate_nobody_vouches_for_is_refused(dovecot: Dovecot) -> None:
+    """Without the certificate authority's file the self-made certificate is a stranger's."""
+    opened = ImapSource(dovecot.url(dovecot.new_user()), ca_file=None, timeout_seconds=10)
+    assert code_of(opened).code == "imap_certificate_untrusted"
+
+
+def test_a_missing_certificate_file_is_a_wrong_setting(dovecot: Dovecot) -> None:
+    """Not an outage: no waiting mends it."""
+    opened = ImapSource(dovecot.url("x"), ca_file=Path("/nonexistent.pem"), timeout_seconds=10)
+    assert code_of(opened).code == "imap_ca_file_unreadable"
+
+
+def test_a_server_that_is_gone_is_an_outage() -> None:
+    """The next cycle tries again."""
+    opened = ImapSource(f"imap://u:p@127.0.0.1:{free_port()}/INBOX", ca_file=None, timeout_seconds=5)
+    error = code_of(opened)
+    assert isinstance(error, MailboxUnavailable)
+    assert error.code == "imap_unreachable"
+
+
+def test_a_folder_that_is_not_there_is_a_wrong_setting(dovecot: Dovecot) -> None:
+    """A misspelt folder must not look like an empty mailbox."""
+    error = code_of(source(dovecot, dovecot.new_user(), folder="Nowhere"))
+    assert isinstance(error, NotConfigured)
+    assert error.code == "imap_folder_missing"
+
+
+def test_a_folder_with_an_accent_is_found(dovecot: Dovecot) -> None:
+    """The URL holds percent-encoded UTF-8, the server modified UTF-7."""
+    user = dovecot.new_user()
+    with IMAPClient("127.0.0.1", dovecot.plain_port, ssl=False, timeout=10) as client:
+        client.login(user, PASSWORD)
+        client.create_folder("Reçus & co")
+        client.append("Reçus & co", mail(1))
+    with source(dovecot, user, folder="Reçus & co") as box:
+        assert len(box.list(above_uid=None).mails) == 1
+
+
+def test_a_mailbox_that_was_rebuilt_is_not_read_with_old_uids(dovecot: Dovecot) -> None:
+    """Old UIDs would name other mails."""
+    user = dovecot.new_user()
+    dovecot.deliver(user, mail(1))
+    with source(dovecot, user) as box:
+        validity = box.list(above_uid=None).uid_validity
+        with pytest.raises(MailboxUnavailable, match="uid_validity_changed"):
+            list(box.fetch(["1"], uid_validity=validity + 1))
+
+
+def test_plain_text_is_spoken_on_loopback_only(dovecot: Dovecot) -> None:
+    """A password never travels unencrypted."""
+    user = dovecot.new_user()
+    opened = ImapSource(
+        dovecot.url(user, plain=True).replace("localhost", "127.0.0.1"), ca_file=None, timeout_seconds=5
+    )
+    with opened as box:
+        assert box.list(above_uid=None).mails == ()
+    with pytest.raises(Refused, match="imap_plain_text_refused"):
+        locate("imap://u:p@mail.example/INBOX")
+
+
+def test_the_identity_holds_no_password_and_survives_a_change_of_it() -> None:
+    """It is a key of the ledger, and it is shown."""
+    at = locate("imaps://bal%40ex.org:p%2Fw@Mail.Example/Re%C3%A7us")
+    assert (at.user, at.password, at.folder, at.port) == ("bal@ex.org", "p/w", "Reçus", 993)
+    assert at.identity == "imap://bal%40ex.org@mail.example/Re%C3%A7us"
+    assert "p/w" not in repr(at)
+
+
+@pytest.mark.parametrize("url", ["", "http://u:p@h/", "imaps://h/INBOX", "imaps://u:p@h:notaport/", "imaps://u@h/"])
+def test_a_url_that_is_none_is_a_wrong_setting(url: str) -> None:
+    """And an empty one means that no mailbox is configured."""
+    with pytest.raises(NotConfigured) as caught:
+        open_source(imap_url=url, imap_ca_file=None, maildir=None, timeout_seconds=1)
+    assert caught.value.code in {"imap_url_invalid", "mailbox_not_configured"}
+
+
+@pytest.fixture
+def scripted() -> Iterator[tuple[int, list[bytes]]]:
+    """A server that answers each command with the next item of the list, and hangs up when it is empty."""
+    answers: list[bytes] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        peer, _ = listener.accept()
+        with peer, peer.makefile("rb") as lines:
+            peer.sendall(b"* OK hello\r\n")
+            for line in lines:
+                if not answers:
+                    return
+                peer.sendall(answers.pop(0).replace(b"TAG", line.split(b" ", 1)[0]))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield listener.getsockname()[1], answers
+    thread.join(timeout=10)
+    listener.close()
+
+
+SELECTED = b"* 3 EXISTS\r\n* OK [UIDVALIDITY 5] ok\r\n* OK [UIDNEXT 9] ok\r\nTAG OK [READ-ONLY] done\r\n"
+CAPABILITY = b"* CAPABILITY IMAP4rev1\r\nTAG OK done\r\n"
+LOGGED_IN = b"TAG OK in\r\n"
+
+
+def scripted_source(port: int) -> ImapSource:
+    return ImapSource(f"imap://u:p@127.0.0.1:{port}/INBOX", ca_file=None, timeout_seconds=2)
+
+
+def test_too_many_connections_is_no_wrong_password(scripted: tuple[int, list[bytes]]) -> None:
+    """Providers cap sessions; a human must not be told to change the password for it."""
+    port, answers = scripted
+    answers += [CAPABILITY, b"TAG NO [ALERT] Too many simultaneous connections\r\n"]
+    assert code_of(scripted_source(port)).code == "imap_server_busy"
+
+
+def test_a_connection_cut_during_login_is_no_wrong_password(scripted: tuple[int, list[bytes]]) -> None:
+    """imapclient calls both a LoginError."""
+    port, answers = scripted
+    answers += [CAPABILITY]
+    assert code_of(scripted_source(port)).code == "imap_connection_lost"
+
+
+def test_a_connection_cut_in_the_middle_is_an_outage(scripted: tuple[int, list[bytes]]) -> None:
+    """And the goodbye that fails on the dead connection does not hide it."""
+    port, answers = scripted
+    answers += [CAPABILITY, LOGGED_IN, b"* 3 EXI"]
+    error = code_of(scripted_source(port))
+    assert isinstance(error, MailboxUnavailable)
+    assert error.code in {"imap_connection_lost", "imap_timeout"}
+
+
+def test_a_mail_answered_without_its_text_is_neither_gone_nor_read(scripted: tuple[int, list[bytes]]) -> None:
+    """iCloud answers so at times (casebook C13): it is left out, and asked again next time."""
+    port, answers = scripted
+    sizes = b"* 1 FETCH (UID 7 RFC822.SIZE 5)\r\n* 2 FETCH (UID 8 RFC822.SIZE 5)\r\nTAG OK done\r\n"
+    bodies = b"* 1 FETCH (UID 7)\r\n* 2 FETCH (UID 8 BODY[] {5}\r\nhello)\r\nTAG OK done\r\n"
+    answers += [CAPABILITY, LOGGED_IN, SELECTED, sizes, bodies]
+    with scripted_source(port) as box:
+        assert list(box.fetch(["7", "8"])) == [("8", b"hello")]
+
+
+def test_an_answer_that_is_no_imap_is_an_outage(scripted: tuple[int, list[bytes]]) -> None:
+    """The parser's own exceptions quote what they could not read."""
+    port, answers = scripted
+    answers += [CAPABILITY, LOGGED_IN, SELECTED, b"* SEARCH one two\r\nTAG OK done\r\n"]
+    error = code_of(scripted_source(port))
+    assert isinstance(error, MailboxUnavailable)
+    assert "one" not in str(error)
