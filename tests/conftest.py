@@ -7,4 +7,5 @@ pytest_plugins = [
     "tests.fixtures_spawn",
     "tests.fixtures_release",
     "tests.fixtures_recap",
+    "tests.fixtures_flow",
 ]

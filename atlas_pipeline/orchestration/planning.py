@@ -40,7 +40,11 @@ def contiguous(order: Sequence[str], wanted: Collection[str], limit: int) -> tup
     return tuple(span)
 
 
-def intake_run_key(span: Sequence[str], tries: int) -> str:
-    """A run key that is the same when a tick is delivered twice and new when the same range is asked for again."""
+def intake_run_key(span: Sequence[str], earlier: int) -> str:
+    """A run key that is the same when a tick is delivered twice and new when the same range is asked for again.
+
+    ``earlier`` is how many runs this range has had: counted by runs and not by tries of its messages, since a run that died
+    before its first message, or an operator's ``reprocess``, leaves no try, and a key is used once for ever.
+    """
     digest = hashlib.sha256(",".join(span).encode()).hexdigest()[:12]
-    return f"{span[0]}:{len(span)}:{digest}:{tries}"
+    return f"{span[0]}:{len(span)}:{digest}:{earlier + 1}"

@@ -1,8 +1,10 @@
 """The sensors: the mailbox's door, and the safety net for whatever was left behind. They ask for runs and do no work."""
 
+import contextlib
+
 import dagster as dg
 
-from atlas_pipeline.errors import AtlasError
+from atlas_pipeline.errors import AtlasError, Refused
 from atlas_pipeline.flow import watching
 from atlas_pipeline.flow.discovery import discover
 from atlas_pipeline.flow.parts import Parts, from_environment
@@ -28,6 +30,8 @@ def mailbox_sensor(settings: Settings) -> dg.SensorDefinition:
             try:
                 discover(parts)
             except AtlasError as error:
+                if error.code == "mailbox_not_configured":  # absent is a state, not a fault; `atlas doctor` says so too
+                    return dg.SkipReason(error.code)
                 # The tick fails in the UI with the code alone; a library's cause may quote a header.
                 raise dg.Failure(error.code, allow_retries=False) from None
             return _intake(context, parts)
@@ -70,12 +74,9 @@ def _intake(context: dg.SensorEvaluationContext, parts: Parts) -> dg.SensorResul
     if plan.span:
         requests = [
             dg.RunRequest(
-                run_key=intake_run_key(plan.span, watching.waits(parts, plan.span)),
+                run_key=intake_run_key(plan.span, runs.earlier_intakes(instance, plan.span)),
                 job_name="intake_job",
-                tags={
-                    "dagster/asset_partition_range_start": plan.span[0],
-                    "dagster/asset_partition_range_end": plan.span[-1],
-                },
+                tags=runs.intake_tags(plan.span),
             )
         ]
     if not plan.add and not requests:
@@ -90,7 +91,8 @@ def _actions(instance: dg.DagsterInstance, parts: Parts) -> list[dg.RunRequest]:
     requests = []
     for due in watching.follow_ups(parts, runs.live_actions(instance)):
         if runs.earlier_runs(instance, due) >= runs.MOST_RUNS:
-            watching.give_up(parts, due)
+            with contextlib.suppress(Refused):  # another actor moved the message meanwhile: nothing to give up
+                watching.give_up(parts, due)
         else:
             requests.append(runs.action_request(instance, due))
     return requests

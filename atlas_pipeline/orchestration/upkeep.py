@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from atlas_pipeline.orchestration.partitions import messages
-from atlas_pipeline.orchestration.runs import MESSAGE, UNFINISHED
+from atlas_pipeline.orchestration.runs import RANGE_END, RANGE_START, live_actions, live_intakes
 
 KEEP_DAYS = 90
-NIGHTLY_RUNS, NIGHTLY_PARTITIONS = 500, 1000
+# More than a busy day makes (an intake run and an outbox run a minute each), or the storage would grow for ever.
+NIGHTLY_RUNS, NIGHTLY_PARTITIONS = 5000, 2000
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 
 
@@ -24,12 +25,23 @@ def prune(instance: dg.DagsterInstance, *, now: datetime | None = None) -> dict[
     )
     for record in old:
         instance.delete_run(record.dagster_run.run_id)
-    live = {run.tags.get(MESSAGE) for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED))}
-    stale = stale_keys(instance.get_dynamic_partitions(str(messages.name)), border)
-    gone = [key for key in stale if key not in live][:NIGHTLY_PARTITIONS]
+    keys = instance.get_dynamic_partitions(str(messages.name))
+    live = {action.message_key for action in live_actions(instance)}
+    for run in live_intakes(instance):
+        live |= set(_within(keys, run.tags))
+    gone = [key for key in stale_keys(keys, border) if key not in live][:NIGHTLY_PARTITIONS]
     for key in gone:
         instance.delete_dynamic_partition(str(messages.name), key)
     return {"runs": len(old), "partitions": len(gone)}
+
+
+def _within(keys: Sequence[str], tags: Mapping[str, str]) -> Sequence[str]:
+    """The keys of a live intake run: a range whose border was deleted can't be resolved any more."""
+    single = tags.get("dagster/partition")
+    first, last = tags.get(RANGE_START, single), tags.get(RANGE_END, single)
+    if first not in keys or last not in keys:
+        return ()
+    return keys[keys.index(str(first)) : keys.index(str(last)) + 1]
 
 
 def stale_keys(keys: Sequence[str], border: datetime) -> list[str]:

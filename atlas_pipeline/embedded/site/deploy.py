@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import argparse
 import fcntl
-import io
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 KEPT_RELEASES = 5
@@ -60,12 +59,14 @@ def _resolve(repository: Path, commit: str) -> str:
 
 
 def _unpack(repository: Path, commit: str, release: Path) -> None:
-    archive = _git(repository, "archive", "--format=tar", commit)
-    try:
-        with tarfile.open(fileobj=io.BytesIO(archive)) as content:
-            content.extractall(release, filter="data")  # refuses links and paths that lead outside
-    except tarfile.TarError as error:
-        raise DeployError("the commit holds a file that is refused", str(error)) from None
+    # git itself refuses paths that lead outside; a link could still point there, and the site would serve what it points to.
+    if any(line.startswith(b"120000") for line in _git(repository, "ls-tree", "-r", commit).splitlines()):
+        raise DeployError("the commit holds a link, which is refused")
+    # An index of its own: the repository's belongs to nobody here.
+    with tempfile.TemporaryDirectory(prefix="index-") as folder:
+        index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+        _git(repository, "read-tree", commit, environment=index)
+        _git(repository, f"--work-tree={release}", "checkout-index", "--all", "--force", environment=index)
     version = release / "VERSION"
     if version.is_symlink() or version.is_file():
         version.unlink()
@@ -88,15 +89,20 @@ def _tidy(releases: Path, current: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _git(repository: Path, *arguments: str) -> bytes:
+def _git(repository: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
     # A GIT_DIR left over from a hook would turn every command towards another repository.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    done = subprocess.run(["git", "-C", str(repository), *arguments], env=environment, capture_output=True, check=False)
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", f"--git-dir={_git_dir(repository)}", *arguments]
+    done = subprocess.run(command, env={**bare, **(environment or {})}, capture_output=True, check=False)
     if done.returncode != 0:
         raise DeployError(
             "git failed", arguments[0], done.stderr.decode("utf-8", "replace").strip() or "no such commit"
         )
     return done.stdout
+
+
+def _git_dir(repository: Path) -> Path:
+    return repository / ".git" if (repository / ".git").exists() else repository
 
 
 def main(arguments: list[str] | None = None) -> int:
