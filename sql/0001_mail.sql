@@ -91,6 +91,7 @@ create table atlas.inbox (
     model              text,
     reasoning          text,
     tenant             text,
+    tenant_method      text,       -- how it was found: domain, contact, mentioned, none
     work_kind          text,
     work_id            bigint,
     round              int         not null default 1,

@@ -8,4 +8,5 @@ pytest_plugins = [
     "tests.fixtures_release",
     "tests.fixtures_recap",
     "tests.fixtures_flow",
+    "tests.fixtures_orchestration",
 ]

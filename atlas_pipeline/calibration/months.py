@@ -11,7 +11,7 @@ from atlas_pipeline.errors import Refused
 
 def bounds(month: str, time_zone: str) -> tuple[datetime, datetime]:
     """First instant of ``YYYY-MM`` and of the month after it, in the zone. Raises Refused("month_malformed")."""
-    if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
+    if not re.fullmatch(r"[12][0-9]{3}-(0[1-9]|1[0-2])", month):
         raise Refused("month_malformed")
     year, number = int(month[:4]), int(month[5:])
     zone = ZoneInfo(time_zone)

@@ -33,6 +33,7 @@ class Briefing:
     topology: Tenant | None
     http_errors: tuple[str, ...]
     browser_errors: tuple[str, ...]
+    lessons: tuple[str, ...] = ()
 
     @property
     def tenant(self) -> str | None:
@@ -56,17 +57,16 @@ class Briefing:
 
     def system_prompt(self, *, result_path: Path) -> str:
         """Role, borders, contract."""
+        learnt = [f"- {lesson}" for lesson in self.lessons]
         return prompts.system_prompt(
-            persona=self.persona,
+            persona="\n".join([self.persona, *(["", "# Lessons", *learnt] if learnt else [])]),
             zones=self.zones,
             result_path=result_path,
             language=self.language,
             profile=self.profile,
         )
 
-    def user_prompt(
-        self, *, key: str, attempt: int, result_path: Path, previous_commits: Sequence[str], marker: str
-    ) -> str:
+    def user_prompt(self, *, attempt: int, result_path: Path, previous_commits: Sequence[str], marker: str) -> str:
         """The message, and on a later attempt what the one before left."""
         told = None
         if attempt > 1:
@@ -77,7 +77,7 @@ class Briefing:
             body=self.message["body_text"] or "",
             forward=messages.forward_of(self.message),
             tenant=self.topology,
-            tenant_how=f"classification of {key}",
+            tenant_how=self.state.tenant_method or "none",
             intent=self.intent,
             confidence=self.state.confidence or 0.0,
             reasoning=self.state.reasoning or "",

@@ -6,7 +6,7 @@ The text of pictures lives in a local variable of ``steps`` and nowhere else.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from email.utils import parseaddr
 
 import psycopg
@@ -24,6 +24,7 @@ from atlas_pipeline.model import Decision, Intent, ParsedMail, Part, Status, Ten
 from atlas_pipeline.ocr.mail import read_images
 from atlas_pipeline.ocr.text import OcrText
 from atlas_pipeline.scan.mail import MailVerdict, scan_mail
+from atlas_pipeline.settings import Settings
 from atlas_pipeline.store import audit, messages, tenants, tracking, verdicts, work
 from atlas_pipeline.store.database import Connection
 
@@ -79,20 +80,12 @@ def understand(parts: Parts, key: str) -> tuple[ParsedMail, Trust, str | None]:
 
     Raises PoisonMessage("message_missing") where there are no bytes.
     """
-    settings = parts.settings
     with parts.db.transaction() as conn:
         raw = messages.raw(conn, key)
         everyone = tenants.all_tenants(conn)
     if raw is None:
         raise PoisonMessage("message_missing")
-    mail = parse(raw, own_message_id_domain=own_message_id_domain(settings.mail_from))
-    judged = trust.judge(
-        mail,
-        founder_addresses=settings.founder_addresses,
-        team_domains=settings.team_domains,
-        tenants=everyone,
-        authserv_ids=settings.authserv_ids,
-    )
+    mail, judged = read_mail(raw, parts.settings, everyone)
     with parts.db.transaction() as conn:
         original = messages.original_of(conn, key, mail)
         if original is None:
@@ -117,6 +110,19 @@ def understand(parts: Parts, key: str) -> tuple[ParsedMail, Trust, str | None]:
             if judged.reason == "sender_forged_founder":
                 audit.record(conn, key, "sender_unauthenticated", actor="intake")
     return mail, judged, original
+
+
+def read_mail(raw: bytes, settings: Settings, everyone: Sequence[Tenant]) -> tuple[ParsedMail, Trust]:
+    """Parse bytes and judge their sender, as the settings say who is who."""
+    mail = parse(raw, own_message_id_domain=own_message_id_domain(settings.mail_from))
+    judged = trust.judge(
+        mail,
+        founder_addresses=settings.founder_addresses,
+        team_domains=settings.team_domains,
+        tenants=everyone,
+        authserv_ids=settings.authserv_ids,
+    )
+    return mail, judged
 
 
 def own_message_id_domain(mail_from: str | None) -> str | None:
@@ -216,7 +222,7 @@ def decide(parts: Parts, key: str, mail: ParsedMail, judged: Trust, text: OcrTex
             language=parts.settings.language,
         )
     finally:
-        _store_calls(parts, key)
+        parts.store_calls(key)
     reasoning = redact_ocr(decision.reasoning, text.reveal(), mail.body_text)
     with parts.db.transaction() as conn:
         _store_decision(conn, key, decision, reasoning, mail, how)
@@ -266,23 +272,6 @@ def resolve_tenant(mail: ParsedMail, judged: Trust, everyone: list[Tenant]) -> t
     return (named[0], "mentioned") if len(named) == 1 else (None, "none")
 
 
-def _store_calls(parts: Parts, key: str) -> None:
-    calls, parts.calls[:] = list(parts.calls), []
-    with parts.db.transaction() as conn:
-        for call in calls:
-            verdicts.add_ai_call(
-                conn,
-                key,
-                task=call.task,
-                provider=call.provider,
-                model=call.model,
-                code=call.code,
-                tokens_in=call.tokens_in,
-                tokens_out=call.tokens_out,
-                milliseconds=call.milliseconds,
-            )
-
-
 def _store_decision(conn: Connection, key: str, decision: Decision, reasoning: str, mail: ParsedMail, how: str) -> None:
     verdicts.add_decision(conn, key, decision)
     for guard in decision.guards:
@@ -301,6 +290,7 @@ def _store_decision(conn: Connection, key: str, decision: Decision, reasoning: s
             "model": decision.model,
             "reasoning": reasoning,
             "tenant": decision.tenant,
+            "tenant_method": how,
         },
         intent=decision.intent.value,
         confidence=decision.confidence,

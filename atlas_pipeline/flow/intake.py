@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 
-from atlas_pipeline.errors import AtlasError, InvalidAnswer, PoisonMessage, Refused
+from atlas_pipeline.errors import AtlasError, InvalidAnswer, PoisonMessage, Refused, place_of
 from atlas_pipeline.flow import inbox_steps, operator
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.stage import INBOX_STAGES, Outcome, StageDone, StageFailed
@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 MAX_STARTS = 2
 _FLAG_BATCH = 50
+# SQLSTATE classes that are about the values given: data exceptions, and limits of rows and indexes.
+_DATA_REFUSED = ("22", "54")
 
 Report = StageDone | StageFailed
 
@@ -57,48 +59,56 @@ def _reopen(parts: Parts, keys: Sequence[str]) -> None:
 def _fetch(parts: Parts, keys: Sequence[str]) -> dict[str, str]:
     """Bring in the bodies that are not stored yet, then flag them; return the keys that failed with their codes."""
     with parts.db.transaction() as conn:
-        wanted = {
-            row.uid: row
+        wanted = [
+            row
             for row in ledger.rows(conn, keys)
             if not row.fetched and not row.gone and row.refused_code is None and row.duplicate_of is None
-        }
+        ]
     if not wanted:
         return {}
-    missing = dict(wanted)
-    code = "mailbox_changed"
+    # Listed in another mailbox, or under a numbering that is over: a UID would name another mail by now.
+    failed = {row.message_key: "mailbox_changed" for row in wanted}
     try:
         with parts.source() as source:
-            asked = [uid for uid, row in wanted.items() if row.mailbox == source.mailbox]
-            stored: list[str] = []
-            for uid, raw in source.fetch(asked):
-                row = missing.pop(uid, None)
+            with parts.db.transaction() as conn:
+                validity = ledger.numbering(conn, source.mailbox)
+            asked = {row.uid: row for row in wanted if (row.mailbox, row.uid_validity) == (source.mailbox, validity)}
+            failed |= {row.message_key: "fetch_incomplete" for row in asked.values()}
+            stored = 0
+            for uid, raw in source.fetch(list(asked), uid_validity=validity):
+                row = asked.get(uid)
                 if row is None:
                     continue
-                with parts.db.transaction() as conn:
-                    if raw is None:
-                        ledger.set_gone(conn, row.message_key)
-                        audit.record(conn, row.message_key, "mail_gone", actor="intake")
-                    else:
-                        messages.store_raw(conn, row.message_key, raw)
-                        stored.append(row.message_key)
-                if len(stored) >= _FLAG_BATCH:
-                    _flag(parts, source)
-                    stored.clear()
-            code = "fetch_incomplete"
-            _flag(parts, source)
+                _keep(parts, row.message_key, raw)
+                failed.pop(row.message_key, None)
+                stored += raw is not None
+                if stored % _FLAG_BATCH == 0:
+                    _flag(parts, source, validity)
+            _flag(parts, source, validity)
     except AtlasError as error:
-        code = error.code
+        failed = dict.fromkeys(failed, error.code)
         with parts.db.transaction() as conn:
-            audit.alert(conn, f"mailbox:{code}", code)
-    return {row.message_key: code for row in missing.values()}
+            audit.alert(conn, f"mailbox:{error.code}", error.code)
+    return failed
 
 
-def _flag(parts: Parts, source: MailSource) -> None:
-    """Mark as read what is committed, this run's and what a crash left: only ever after the commit."""
+def _keep(parts: Parts, key: str, raw: bytes | None) -> None:
     with parts.db.transaction() as conn:
-        rows = ledger.unflagged(conn, source.mailbox)
+        if raw is None:
+            ledger.set_gone(conn, key)
+            audit.record(conn, key, "mail_gone", actor="intake")
+        else:
+            messages.store_raw(conn, key, raw)
+
+
+def _flag(parts: Parts, source: MailSource, validity: int | None) -> None:
+    """Mark as read what is committed, this run's and what a crash left: only ever after the commit."""
+    if validity is None:
+        return
+    with parts.db.transaction() as conn:
+        rows = ledger.unflagged(conn, source.mailbox, validity)
     if rows:
-        source.mark_seen([row.uid for row in rows])
+        source.mark_seen([row.uid for row in rows], uid_validity=validity)
         with parts.db.transaction() as conn:
             ledger.set_flagged(conn, [row.message_key for row in rows])
 
@@ -115,11 +125,12 @@ def _not_fetched(parts: Parts, key: str, code: str, *, run_id: str) -> Iterator[
 def _one(parts: Parts, key: str, *, run_id: str) -> Iterator[Report]:
     """One message whose bytes are stored (or that has none of its own)."""
     with parts.db.transaction() as conn:
-        (row,) = ledger.rows(conn, [key])
-        state = tracking.get(conn, key)
-        finished = _finished(row, state)
+        found = ledger.rows(conn, [key])
+        finished = _finished(found[0], tracking.get(conn, key)) if found else Outcome.GONE
         if finished is None:
             tries = claims.begin(conn, key, run_id=run_id, stage="intake", seconds=parts.settings.claim_seconds)
+            if not tries:  # the lease ran out while earlier messages were worked on, and another run has the message
+                finished = Outcome.WAITING
         else:
             claims.release(conn, [key], run_id=run_id)
     if finished is not None:
@@ -138,7 +149,9 @@ def _one(parts: Parts, key: str, *, run_id: str) -> Iterator[Report]:
         with parts.db.transaction() as conn:
             # The try stays counted: a mail that always fails this way is set aside after MAX_STARTS.
             claims.expire(conn, key, run_id=run_id)
-            audit.record(conn, key, "intake_error", actor="intake", stage=INBOX_STAGES[reached], code=code)
+            audit.record(
+                conn, key, "intake_error", actor="intake", stage=INBOX_STAGES[reached], code=code, where=place_of(error)
+            )
         yield StageFailed(INBOX_STAGES[reached], key, code)
         yield from _same(key, Outcome.WAITING, INBOX_STAGES[reached + 1 :])
     else:
@@ -167,7 +180,9 @@ def _failed(parts: Parts, key: str, error: AtlasError, reached: int, *, run_id: 
     """A coded failure: transient ones and missing parts wait, what no try can mend is set aside."""
     stage = INBOX_STAGES[min(reached, len(INBOX_STAGES) - 1)]
     with parts.db.transaction() as conn:
-        if isinstance(error, InvalidAnswer | PoisonMessage):
+        state = tracking.get(conn, key)
+        # An operator may have moved the message meanwhile; then there is nothing to set aside.
+        if _is_hopeless(error) and state is not None and state.status is Status.RECEIVED:
             tracking.move(
                 conn,
                 key,
@@ -186,6 +201,14 @@ def _failed(parts: Parts, key: str, error: AtlasError, reached: int, *, run_id: 
         claims.release(conn, [key], run_id=run_id)
     yield StageFailed(stage, key, error.code)
     yield from _same(key, Outcome.WAITING, INBOX_STAGES[reached + 1 :])
+
+
+def _is_hopeless(error: AtlasError) -> bool:
+    """Whether no later try can mend it: no answer could be used, a poison mail, data that PostgreSQL will never take."""
+    state = str(error.detail.get("sqlstate") or "")
+    return isinstance(error, InvalidAnswer | PoisonMessage) or (
+        error.code == "database_refused" and state.startswith(_DATA_REFUSED)
+    )
 
 
 def _same(key: str, outcome: Outcome, stages: Sequence[str] = INBOX_STAGES) -> Iterator[Report]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from atlas_pipeline.errors import Refused
 from atlas_pipeline.model import Status
+from atlas_pipeline.spawn.select import SPAWN_INTENTS
 from atlas_pipeline.store import audit, claims, ledger, spawns, tracking, work
 from atlas_pipeline.store.database import Connection, Database
 
 _REOPENABLE = tuple(status for status in Status if status not in (Status.RECEIVED, Status.SPAWNING))
-_STARTABLE = (Status.CLASSIFIED, Status.ESCALATED, Status.ACTIONED, Status.QA_FAILED, Status.CLOSED)
+_STARTABLE = (Status.CLASSIFIED, Status.ESCALATED, Status.ACTIONED, Status.QA_FAILED)
 
 
 def reprocess(db: Database, key: str, *, actor: str, force: bool) -> None:
@@ -69,10 +70,11 @@ def _request(conn: Connection, key: str, actor: str) -> int:
     state = tracking.require(conn, key)
     if state.status is Status.SPAWNING:
         raise Refused("spawn_is_live", key=key)
-    if state.status not in _STARTABLE or state.intent is None:
+    if state.status not in _STARTABLE or state.intent not in SPAWN_INTENTS:
         raise Refused("nothing_to_spawn", key=key, status=state.status.value)
-    started = bool(spawns.of_round(conn, key, state.round))
-    round_ = state.round + 1 if started else state.round
+    # A round that a human was called for is over, whether an agent was started in it or not: its runs are used up.
+    fresh = state.status is Status.CLASSIFIED and not spawns.of_round(conn, key, state.round)
+    round_ = state.round if fresh else state.round + 1
     if state.status is Status.CLASSIFIED:
         conn.execute("update atlas.inbox set round = %s, attempt = 0 where message_key = %s", (round_, key))
         audit.record(conn, key, "spawn_requested", actor=actor, round=round_)

@@ -16,6 +16,7 @@ from atlas_pipeline.ocr.engine import Tesseract
 from atlas_pipeline.recap.send import MailExit, open_exit
 from atlas_pipeline.scan.client import ClamdClient
 from atlas_pipeline.settings import Settings, load
+from atlas_pipeline.store import verdicts
 from atlas_pipeline.store.database import Database
 
 
@@ -36,6 +37,25 @@ class Parts:
         """Close what holds a connection."""
         if "db" in self.__dict__:
             self.db.close()
+
+    def store_calls(self, key: str | None) -> None:
+        """Write the paid calls made since the last time down to this message, or to none; failed ones too."""
+        calls, self.calls[:] = list(self.calls), []
+        if not calls:
+            return
+        with self.db.transaction() as conn:
+            for call in calls:
+                verdicts.add_ai_call(
+                    conn,
+                    key,
+                    task=call.task,
+                    provider=call.provider,
+                    model=call.model,
+                    code=call.code,
+                    tokens_in=call.tokens_in,
+                    tokens_out=call.tokens_out,
+                    milliseconds=call.milliseconds,
+                )
 
     def source(self) -> MailSource:
         """A new connection to the mailbox. Raises NotConfigured("mailbox_not_configured")."""

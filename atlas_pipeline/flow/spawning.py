@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from atlas_pipeline.errors import AtlasError, DatabaseUnavailable, NotConfigured
+from atlas_pipeline.errors import AtlasError, DatabaseUnavailable, PermanentError
+from atlas_pipeline.flow import teaching
 from atlas_pipeline.flow.briefing import Briefing, brief
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.recapping import queue_recap
@@ -72,7 +73,8 @@ def spawn(parts: Parts, key: str, attempt: int, *, run_id: str, was_cancelled: W
         settle_lost(parts, key)
         try:
             started = _claim(parts, key, attempt, run_id)
-        except NotConfigured as error:
+        except PermanentError as error:
+            # No agent program, no such persona, a row that changed meanwhile: a human or the next look must mend it.
             with parts.db.transaction() as conn:
                 audit.record(conn, key, "spawn_waiting", actor="spawn", code=error.code)
                 audit.alert(conn, f"spawn:{error.code}", error.code)
@@ -96,15 +98,16 @@ def settle_lost(parts: Parts, key: str) -> bool:
     True where there was one. Its commits stay on the branch.
     """
     with parts.db.transaction() as conn:
-        state = tracking.require(conn, key)
-        latest = spawns.latest(conn, key, state.round, state.attempt)
-    if state.status is not Status.SPAWNING or latest is None or latest.status not in ("claimed", "running"):
-        return False
-    reaped = stop_spawn(str(latest.id), latest.pid, latest.pid_started)
-    with parts.db.transaction() as conn:
-        spawns.finish(conn, latest.id, status="lost", code="owner_died")
-        _put_back(parts, conn, key, latest.try_, "owner_died", retry_now=True, reaped=reaped)
-    return True
+        orphans = spawns.live_of(conn, key)
+    for orphan in orphans:
+        reaped = stop_spawn(str(orphan.id), orphan.pid, orphan.pid_started)
+        with parts.db.transaction() as conn:
+            spawns.finish(conn, orphan.id, status="lost", code="owner_died")
+            state = tracking.require(conn, key)
+            # A message that was escalated over the head of its agent stays so; the agent's row must not count as live for ever.
+            if (state.status, state.round, state.attempt) == (Status.SPAWNING, orphan.round, orphan.attempt):
+                _put_back(parts, conn, key, orphan.try_, "owner_died", retry_now=True, reaped=reaped)
+    return bool(orphans)
 
 
 def _claim(parts: Parts, key: str, attempt: int, run_id: str) -> Started | StageDone:
@@ -167,6 +170,7 @@ def _claim(parts: Parts, key: str, attempt: int, run_id: str) -> Started | Stage
 def _run(parts: Parts, key: str, attempt: int, started: Started, was_cancelled: WasCancelled) -> Report:
     briefing = started.briefing
     tree: worktree.Worktree | None = None
+    result: SpawnResult | None = None
     try:
         started.folder.mkdir(parents=True, exist_ok=True)
         if briefing.repository and briefing.profile is not Profile.DRAFT:
@@ -175,20 +179,21 @@ def _run(parts: Parts, key: str, attempt: int, started: Started, was_cancelled: 
             )
             with parts.db.transaction() as conn:
                 spawns.set_branch(conn, started.spawn_id, tree.branch, tree.base_commit)
-        result = _agent(parts, key, attempt, started, tree)
+        result = _agent(parts, attempt, started, tree)
+        contract, commits = _evidence(parts, started, tree)
     except AtlasError as error:
-        return _settle_failure(parts, key, started, error.code, None, None)
+        return _settle_failure(parts, key, started, error.code, result, None)
     except BaseException:
         _settle_interrupt(parts, key, started, cancelled=was_cancelled())
         raise
-    contract, commits = _evidence(parts, started, tree)
     if result.ok:
         return _settle_ok(parts, key, started, result, contract, commits)
     return _settle_failure(parts, key, started, result.code, result, (contract, commits))
 
 
-def _agent(parts: Parts, key: str, attempt: int, started: Started, tree: worktree.Worktree | None) -> SpawnResult:
+def _agent(parts: Parts, attempt: int, started: Started, tree: worktree.Worktree | None) -> SpawnResult:
     settings, briefing = parts.settings, started.briefing
+    briefing = replace(briefing, lessons=_lessons(parts, briefing))
     cwd = tree.path if tree else started.folder / "empty"
     cwd.mkdir(parents=True, exist_ok=True)
     result_file = result_path(started.folder)
@@ -198,7 +203,7 @@ def _agent(parts: Parts, key: str, attempt: int, started: Started, tree: worktre
         agent_bin=parts.agent_bin,
         cwd=cwd,
         prompt=briefing.user_prompt(
-            key=key, attempt=attempt, result_path=result_file, previous_commits=previous, marker=secrets.token_hex(16)
+            attempt=attempt, result_path=result_file, previous_commits=previous, marker=secrets.token_hex(16)
         ),
         system_prompt=briefing.system_prompt(result_path=result_file),
         model=settings.agent_model,
@@ -210,6 +215,22 @@ def _agent(parts: Parts, key: str, attempt: int, started: Started, tree: worktre
     )
     keeper = _Keeper(parts, started.spawn_id)
     return run_agent(spec, keeper.events, keeper.beat, keeper.started)
+
+
+def _lessons(parts: Parts, briefing: Briefing) -> tuple[str, ...]:
+    """What this agent learnt about such messages. A provider that is down costs the lessons, not a start of the agent."""
+    key = briefing.state.message_key
+    about = f"{briefing.message['subject'] or ''}\n{briefing.message['body_text'] or ''}"
+    try:
+        return teaching.lessons(parts, briefing.agent, briefing.tenant, about)
+    except DatabaseUnavailable:
+        raise
+    except AtlasError as error:
+        with parts.db.transaction() as conn:
+            audit.record(conn, key, "lessons_missing", actor="spawn", code=error.code)
+        return ()
+    finally:
+        parts.store_calls(key)
 
 
 class _Keeper:

@@ -18,6 +18,16 @@ def load_agents(parts: Parts) -> tuple[int, list[Row]]:
         return changed, registry.rings(conn)
 
 
+def lessons(parts: Parts, codename: str, tenant: str | None, about: str, limit: int = 3) -> tuple[str, ...]:
+    """The lessons nearest to what a message is about: the agent's own first, then global ones, none of another tenant."""
+    with parts.db.transaction() as conn:
+        if not registry.scar_count(conn):
+            return ()
+    embedded = parts.router.embed([about])
+    with parts.db.transaction() as conn:
+        return tuple(registry.scars_for(conn, codename, tenant, embedded.model, embedded.vectors[0], limit))
+
+
 def index_scars(parts: Parts) -> tuple[int, str]:
     """Embed the scars that the current model has not embedded yet; how many, and the model's name."""
     model = parts.router.embed([]).model
@@ -27,7 +37,10 @@ def index_scars(parts: Parts) -> tuple[int, str]:
             batch = registry.scars_without_vector(conn, model, _BATCH)
         if not batch:
             return count, model
-        vectors = parts.router.embed([scar["lesson"] for scar in batch]).vectors
+        try:
+            vectors = parts.router.embed([scar["lesson"] for scar in batch]).vectors
+        finally:
+            parts.store_calls(None)
         with parts.db.transaction() as conn:
             for scar, vector in zip(batch, vectors, strict=True):
                 registry.store_vector(conn, scar, model, vector)

@@ -19,6 +19,8 @@ INTAKE_LIMIT = 200
 SILENT_SECONDS = 600.0
 # A run worker that died leaves its row beating no more; a live one beats every ten seconds.
 OWNERLESS_SECONDS = 45.0
+# Statuses in which an action has something left to do.
+UNFINISHED = (Status.SPAWNING, Status.QA_FAILED, Status.CLASSIFIED)
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,9 @@ def spawns_due(parts: Parts, queued: Sequence[Live]) -> list[ActionDue]:
         )
         live = [*queued, *(Live(row["message_key"], row["tenant"]) for row in spawns.live(conn))]
         chosen = choose(found, live, _limits(parts))
-        if found and not _agent_ready(parts):
-            audit.alert(conn, "spawn:agent_not_configured", "agent_not_configured", waiting=len(found))
+        trouble = _agent_trouble(parts)
+        if found and trouble:
+            audit.alert(conn, f"spawn:{trouble}", trouble, waiting=len(found))
         return [_due(tracking.require(conn, candidate.message_key)) for candidate in chosen]
 
 
@@ -67,7 +70,7 @@ def follow_ups(parts: Parts, queued: Sequence[Live]) -> list[ActionDue]:
     The limits hold here too; what finds no room is asked for at the next look.
     """
     with parts.db.transaction() as conn:
-        rows = tracking.with_status(conn, [Status.SPAWNING, Status.QA_FAILED, Status.CLASSIFIED])
+        rows = tracking.with_status(conn, UNFINISHED)
         busy = {live.message_key for live in queued}
         live = spawns.live(conn)
         beating = {row["message_key"] for row in live if row["heartbeat_age"] < OWNERLESS_SECONDS}
@@ -94,6 +97,8 @@ def give_up(parts: Parts, due: ActionDue) -> None:
     """Runs were asked for again and again and none came to an end: a human must look."""
     with parts.db.transaction() as conn:
         state = tracking.require(conn, due.message_key)
+        if state.status not in UNFINISHED:
+            return
         tracking.move(
             conn,
             due.message_key,
@@ -110,15 +115,16 @@ def give_up(parts: Parts, due: ActionDue) -> None:
 
 def _limits(parts: Parts) -> Limits:
     limits = limits_of(parts)
-    return replace(limits, enabled=limits.enabled and _agent_ready(parts))
+    return replace(limits, enabled=limits.enabled and not _agent_trouble(parts))
 
 
-def _agent_ready(parts: Parts) -> bool:
-    """Without an agent no run is asked for: messages wait in ``classified``."""
+def _agent_trouble(parts: Parts) -> str | None:
+    """Why there is no agent (a code), or None. Without one no run is asked for: messages wait in ``classified``."""
     try:
-        return parts.agent_bin.is_file()
-    except NotConfigured:
-        return False
+        parts.agent_bin  # noqa: B018  # asked for its refusal
+    except NotConfigured as error:
+        return error.code
+    return None
 
 
 def _due(state: tracking.Tracking) -> ActionDue:
@@ -129,6 +135,7 @@ def request_due(parts: Parts, *, actor: str) -> list[str]:
     """Run one spawn cycle now: mark its candidates as asked for; the unfinished sensor starts them."""
     chosen = spawns_due(parts, [])
     with parts.db.transaction() as conn:
+        chosen = [due for due in chosen if tracking.require(conn, due.message_key).spawn_requested_at is None]
         for due in chosen:
             tracking.request_spawn(conn, due.message_key)
             audit.record(conn, due.message_key, "spawn_requested", actor=actor, round=due.round)

@@ -53,4 +53,4 @@ def expire_dead(conn: Connection, live_run_ids: Sequence[str]) -> list[str]:
         "update atlas.inbox_claims set until = now() - interval '1 second' where until > now() and run_id <> all(%s) returning message_key",
         (list(live_run_ids),),
     ).fetchall()
-    return [row["message_key"] for row in rows]
+    return sorted(row["message_key"] for row in rows)

@@ -16,9 +16,14 @@ Row = dict[str, Any]
 Connection = psycopg.Connection[Row]
 
 
+# What the server says for ever of this statement, though psycopg calls it operational: limits of a row, index or value.
+_PROGRAM_LIMIT = "54"
+
+
 def translated(error: psycopg.Error) -> AtlasError:
     """The coded twin of a psycopg error. The original's text may quote a row, so it is never chained."""
-    if isinstance(error, psycopg.OperationalError):
+    limit = (error.sqlstate or "").startswith(_PROGRAM_LIMIT)
+    if isinstance(error, psycopg.OperationalError) and not limit:
         return DatabaseUnavailable("database_unreachable", sqlstate=error.sqlstate)
     return PermanentError("database_refused", sqlstate=error.sqlstate)
 
@@ -48,7 +53,8 @@ def dedicated(url: str) -> Iterator[Connection]:
 class Database:
     """Atlas's database: a small pool that is opened on first use and survives a restart of the server."""
 
-    def __init__(self, url: str, *, max_size: int = 4) -> None:
+    def __init__(self, url: str, *, max_size: int = 4, timeout_seconds: float = 15.0) -> None:
+        """``timeout_seconds`` is how long a connection is waited for before the server counts as gone."""
         self.url = url
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             url,
@@ -56,7 +62,7 @@ class Database:
             min_size=0,
             max_size=max_size,
             open=False,
-            timeout=15,
+            timeout=timeout_seconds,
             kwargs={"row_factory": dict_row, "connect_timeout": 10},
             check=ConnectionPool.check_connection,
         )

@@ -32,7 +32,10 @@ def drafts_by_kind(conn: Connection, start: datetime, end: datetime) -> dict[str
 
 
 def internal_jobs(conn: Connection, end: datetime) -> tuple[int, int]:
-    """Decided or finished chantiers of internal tenants up to ``end``: (jobs, of which not cancelled)."""
+    """Live chantiers of internal tenants made before ``end``: (jobs, of which not cancelled).
+
+    The specification's proxy: a draft that nobody has cancelled counts as kept, decided or not.
+    """
     row = conn.execute(
         "select count(*) as jobs, count(*) filter (where c.status <> 'cancelled') as kept from atlas.chantiers c "
         "join atlas.tenants t on t.slug = c.tenant where t.internal and c.superseded_at is null and c.created_at < %s",

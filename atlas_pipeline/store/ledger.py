@@ -64,7 +64,8 @@ def record_listing(conn: Connection, listing: Listing, *, max_bytes: int) -> lis
         )
     }
     keys: list[str] = []
-    for mail in sorted(listing.mails, key=lambda mail: (mail.internal_date, mail.uid)):
+    # By length first: UIDs are numbers written as text, and many mails arrive within one second.
+    for mail in sorted(listing.mails, key=lambda mail: (mail.internal_date, len(mail.uid), mail.uid)):
         if mail.uid in known:
             continue
         row = conn.execute(
@@ -109,13 +110,19 @@ def rows(conn: Connection, keys: Sequence[str]) -> list[LedgerRow]:
     return [LedgerRow(**row) for row in found]
 
 
-def unflagged(conn: Connection, mailbox: str, limit: int = 1000) -> list[LedgerRow]:
+def numbering(conn: Connection, mailbox: str) -> int | None:
+    """The UIDVALIDITY under which the mailbox was last listed; None at first sight. A UID means nothing outside of it."""
+    row = conn.execute("select uid_validity from atlas.mailboxes where mailbox = %s", (mailbox,)).fetchone()
+    return None if row is None else int(row["uid_validity"])
+
+
+def unflagged(conn: Connection, mailbox: str, uid_validity: int, limit: int = 1000) -> list[LedgerRow]:
     """Rows stored and not yet marked as read on the server: what a crash between commit and flag leaves."""
     found = conn.execute(
         "select message_key, seq, mailbox, uid_validity, uid, true as fetched, false as flagged, duplicate_of, refused_code, false as gone "
         "from atlas.mailbox_ledger where fetched_at is not null and flagged_at is null and gone_at is null and mailbox = %s "
-        "order by seq limit %s",
-        (mailbox, limit),
+        "and uid_validity = %s order by seq limit %s",
+        (mailbox, uid_validity, limit),
     )
     return [LedgerRow(**row) for row in found]
 

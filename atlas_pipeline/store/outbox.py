@@ -44,11 +44,12 @@ def give_up_stale(conn: Connection) -> int:
     """A row that was being sent when its sender died may have left the house: it becomes ``uncertain``, for a human."""
     rows = conn.execute(
         "update atlas.notifications set state = 'uncertain', code = 'sender_died' where state = 'sending' "
-        "and claimed_at < now() - %s * interval '1 second' returning message_key",
+        "and claimed_at < now() - %s * interval '1 second' returning id, message_key",
         (_STALE_SECONDS,),
     ).fetchall()
     for row in rows:
         audit.record(conn, row["message_key"], "recap_uncertain", actor="outbox", code="sender_died")
+        audit.alert(conn, f"recap:{row['id']}", "sender_died", key=row["message_key"])
     return len(rows)
 
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pgvector import Vector
 from psycopg import sql
 
 from atlas_pipeline.store.database import Connection, Row
@@ -76,7 +77,13 @@ def store_vector(conn: Connection, scar: Row, model: str, vector: Sequence[float
     conn.execute(
         "insert into atlas.embeddings (owner_kind, owner_id, model, codename, vector, text_sha256) values ('scar', %s, %s, %s, %s::vector, %s) "
         "on conflict (owner_kind, owner_id, model) do update set vector = excluded.vector, text_sha256 = excluded.text_sha256, at = now()",
-        (scar["id"], model, scar["codename"], str(list(vector)), hashlib.sha256(scar["lesson"].encode()).hexdigest()),
+        (
+            scar["id"],
+            model,
+            scar["codename"],
+            Vector(list(vector)).to_text(),
+            hashlib.sha256(scar["lesson"].encode()).hexdigest(),
+        ),
     )
 
 
@@ -89,7 +96,7 @@ def scars_for(
         "where e.owner_kind = 'scar' and e.model = %(model)s and (e.codename = %(agent)s or e.codename is null) "
         "and (s.tenant is null or s.tenant = %(tenant)s) and (s.expires_at is null or s.expires_at > now()) "
         "order by (e.codename is null), e.vector <=> %(vector)s::vector limit %(limit)s",
-        {"model": model, "agent": codename, "tenant": tenant, "vector": str(list(vector)), "limit": limit},
+        {"model": model, "agent": codename, "tenant": tenant, "vector": Vector(list(vector)).to_text(), "limit": limit},
     )
     return [row["lesson"] for row in rows]
 

@@ -189,6 +189,11 @@ def of_round(conn: Connection, key: str, round_: int) -> list[Spawn]:
     return _select(conn, "message_key = %s and round = %s order by attempt, try", (key, round_))
 
 
+def live_of(conn: Connection, key: str) -> list[Spawn]:
+    """Starts of this message that are marked as claimed or running."""
+    return _select(conn, "message_key = %s and status in ('claimed', 'running') order by id", (key,))
+
+
 def totals(conn: Connection, key: str, round_: int) -> tuple[float, float]:
     """Cost in US dollars and seconds of all starts of this round."""
     row = conn.execute(

@@ -49,6 +49,7 @@ class Tracking:
     model: str | None
     reasoning: str | None
     tenant: str | None
+    tenant_method: str | None
     work_kind: str | None
     work_id: int | None
     round: int
