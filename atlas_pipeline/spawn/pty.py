@@ -90,6 +90,7 @@ class Session:
         """One look at the terminal and at our stdout; False at the end of the stream."""
         readers = [self.process.fd] if self.output.size < PENDING_MAX else []
         writers = [self.output.fd] if self.output.pending else []
+        dead = self.ended_at is not None  # before the look: last words may arrive between it and the agent's end
         readable, writable, _ = select.select(readers, writers, [], SLICE)
         if writable:
             self.output.push()
@@ -104,7 +105,7 @@ class Session:
                 return self.ended_at is None and self.still_there()
             self.heard = time.monotonic()
             self.take(self.splitter.feed(chunk))
-        elif readers and self.ended_at is not None:
+        elif readers and dead and not writable:
             # EIO never comes while a grandchild holds the terminal: silence and a dead agent are the end as well.
             return False
         return self.ended_at is None or time.monotonic() - self.ended_at < DRAIN
