@@ -77,3 +77,15 @@ class Refused(PermanentError):
 
 class PoisonMessage(PermanentError):
     """A mail that can't be processed."""
+
+
+def place_of(error: BaseException) -> str:
+    """Where in Atlas's own code an exception was last seen, as ``module.py:line``: all of a traceback that may be shown."""
+    place = "unknown"
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if "atlas_pipeline" in file:
+            place = f"{file.rsplit('atlas_pipeline', 1)[1].lstrip('/')}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place

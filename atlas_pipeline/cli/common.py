@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -14,11 +15,16 @@ from rich.console import Console
 from rich.table import Table
 
 from atlas_pipeline.embedded import demo
+from atlas_pipeline.embedded.house import LOCK
+from atlas_pipeline.embedded.process import file_lock
 from atlas_pipeline.embedded.resolve import database_urls, postgres_of
 from atlas_pipeline.errors import NotConfigured
 from atlas_pipeline.flow.parts import Parts, opened
 from atlas_pipeline.settings import Settings, load
+from atlas_pipeline.store.database import dedicated
 from atlas_pipeline.text import one_line
+
+_PIPE_COLUMNS = 1000
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -44,19 +50,30 @@ def parts_now() -> Iterator[Parts]:
     Raises NotConfigured("no_state_here") rather than making a new database for a question.
     """
     settings = settings_now()
-    server = None
-    if settings.database_url is None:
-        server = postgres_of(settings)
-        if not (settings.home_dir / "postgres" / "data").is_dir():
-            raise NotConfigured("no_state_here", home=str(settings.home))
-        if server.status()["running"]:
-            server = None
-    try:
-        with opened(settings, database_urls(settings).atlas) as parts:
+    if settings.database_url is None and not (settings.home_dir / "postgres" / "data").is_dir():
+        raise NotConfigured("no_state_here", home=str(settings.home))
+    with stopped_again(settings):
+        url = database_urls(settings).atlas
+        with dedicated(url):  # says at once that nobody answers, where the pool would go on trying
+            pass
+        with opened(settings, url) as parts:
             yield parts
+
+
+@contextmanager
+def stopped_again(settings: Settings) -> Iterator[None]:
+    """Leave the embedded server as it was found: stop what the block started, unless a house has moved in meanwhile."""
+    server = postgres_of(settings)
+    if settings.database_url is not None or server.status()["running"]:
+        yield
+        return
+    try:
+        yield
     finally:
-        if server is not None:
-            server.stop()
+        settings.home_dir.mkdir(parents=True, exist_ok=True)
+        with file_lock(settings.home_dir / LOCK, 0.0) as free:
+            if free:
+                server.stop()
 
 
 def plain(value: object) -> Any:  # whatever JSON needs
@@ -72,11 +89,13 @@ def print_json(value: object) -> None:
 def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
     """A table on stdout; control characters of mail text are made visible, and markup in it is not obeyed."""
     table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column.replace("_", " "), overflow="fold")
+    for place, column in enumerate(columns):
+        table.add_column(column.replace("_", " "), overflow="fold", no_wrap=place == 0)  # the key is there to be copied
     for row in rows:
         table.add_row(*(_cell(row.get(column)) for column in columns))
-    Console(markup=False, highlight=False, emoji=False).print(table)
+    # A pipe has no width: there every row is one line, so that grep finds a key.
+    width = None if sys.stdout.isatty() else _PIPE_COLUMNS
+    Console(markup=False, highlight=False, emoji=False, width=width).print(table)
 
 
 def _cell(value: object) -> str:

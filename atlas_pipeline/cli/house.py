@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import click
 from rich.console import Console
 
-from atlas_pipeline.cli.common import print_json
+from atlas_pipeline.calibration.months import month_of
+from atlas_pipeline.cli.common import print_json, stopped_again
 from atlas_pipeline.embedded import demo as demo_parts
 from atlas_pipeline.embedded import outcome
-from atlas_pipeline.embedded.house import House, only_one, stop_signals
-from atlas_pipeline.embedded.resolve import database_urls, postgres_of
+from atlas_pipeline.embedded.house import House, no_more_signals, only_one, stop_signals
+from atlas_pipeline.embedded.resolve import database_urls
 from atlas_pipeline.errors import NotConfigured
 from atlas_pipeline.flow import teaching, watching
 from atlas_pipeline.flow.parts import Parts, opened
-from atlas_pipeline.orchestration.upkeep import end_orphaned_runs
 from atlas_pipeline.settings import Settings, load
 from atlas_pipeline.store import overview, tenants
 from atlas_pipeline.store.migrate import migrate as apply_migrations
@@ -36,12 +37,9 @@ def _say(line: str) -> None:
 def migrate(check: bool) -> None:
     """Apply the database migrations that are missing."""
     settings = load()
-    url = database_urls(settings).atlas
-    try:
+    with stopped_again(settings):
+        url = database_urls(settings).atlas
         names = pending(url) if check else apply_migrations(url)
-    finally:
-        if settings.database_url is None:
-            postgres_of(settings).stop()
     for name in names:
         click.echo(name)
     if check and names:
@@ -79,7 +77,7 @@ def _run(settings: Settings, live: Callable[[House, Parts], None]) -> None:
         try:
             house.sweep()
             _say("database: starting" if settings.database_url is None else "database: as configured")
-            urls = database_urls(settings)
+            urls = house.find_database()
             house.prepare(urls)
             for name in apply_migrations(urls.atlas):
                 _say(f"database: applied {name}")
@@ -87,12 +85,16 @@ def _run(settings: Settings, live: Callable[[House, Parts], None]) -> None:
                 teaching.load_agents(parts)
                 live(house, parts)
         finally:
+            no_more_signals()
             _say("stopping")
             house.stop()
             _say("stopped; the state is kept, the next start goes on from here")
 
 
 def _start_dagster(house: House) -> None:
+    # Imported here: it brings dagster, half a second for every other verb.
+    from atlas_pipeline.orchestration.upkeep import end_orphaned_runs
+
     ended = end_orphaned_runs(house.environment["DAGSTER_HOME"], house.environment)
     if ended:
         _say(f"dagster: {ended} runs of an earlier start are marked as ended")
@@ -104,10 +106,9 @@ def _start_dagster(house: House) -> None:
 def _stay(house: House, parts: Parts, done: Callable[[], bool] | None) -> None:
     if not house.ui_url:
         _start_dagster(house)
-    seen: dict[str, tuple[Any, ...]] = {}
     while True:
         house.check()
-        _show_changes(parts, seen)
+        _show_changes(parts, house.shown)
         if done is not None and done():
             return
         time.sleep(1)
@@ -121,6 +122,8 @@ def _demo(house: House, parts: Parts, *, once: bool, started: float) -> None:
             tenants.upsert(conn, tenant)
         _start_dagster(house)
         result = _until_settled(house, own, started)
+        if result.settled and not _steer(house, settings):
+            result.problems.append("steering: the registry or the month's report was not materialised")
         result.summary["seconds"] = round(time.monotonic() - started, 1)
         summary = {"ok": result.settled and not result.problems, **result.summary, "unexpected": result.problems}
         if once:
@@ -134,9 +137,20 @@ def _demo(house: House, parts: Parts, *, once: bool, started: float) -> None:
             if summary["ok"]
             else f"demo: not as expected: {'; '.join(result.problems)}"
         )
-        _say(f"recaps: {place.outbox}   pre-production: {tenant.preprod_url}")
+        _console.print(f"recaps: {place.outbox}   pre-production: {tenant.preprod_url}", soft_wrap=True)
         _console.print(f"[bold]Dagster UI: {house.ui_url}[/bold]   (Ctrl-C stops everything)", soft_wrap=True)
         _stay(house, own, None)
+
+
+def _steer(house: House, settings: Settings) -> bool:
+    """What the schedules would do within the hour and the month: registry, scars, heartbeat, the running month's report."""
+    from atlas_pipeline.orchestration.launch import materialise  # brings dagster: half a second for every other verb
+
+    _say("steering: the agents' registry, and this month's report")
+    month = month_of(datetime.now(UTC), settings.time_zone)
+    return materialise(
+        ["agent_registry", "scar_index", "mailbox_heartbeat"], environment=house.environment
+    ) and materialise(["calibration_report"], environment=house.environment, partition=month)
 
 
 def _until_settled(house: House, parts: Parts, started: float) -> outcome.Outcome:

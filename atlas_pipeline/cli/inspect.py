@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,15 @@ from atlas_pipeline.classify.decide import classify
 from atlas_pipeline.classify.redact import redact_ocr
 from atlas_pipeline.cli.common import plain, settings_now
 from atlas_pipeline.cli.tenants import read_tenant
-from atlas_pipeline.errors import AtlasError
-from atlas_pipeline.flow.inbox_steps import classify_facts, own_message_id_domain, resolve_tenant
+from atlas_pipeline.errors import AtlasError, Refused
+from atlas_pipeline.flow.inbox_steps import classify_facts, read_mail, resolve_tenant
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.mailbox import trust
-from atlas_pipeline.mailbox.parse import parse
 from atlas_pipeline.model import Address, Forward, ParsedMail, ScanResult, Tenant, Trust, Verdict
 from atlas_pipeline.ocr.mail import read_images
 from atlas_pipeline.ocr.text import OcrText
 from atlas_pipeline.scan.mail import scan_mail
+from atlas_pipeline.text import clean_json, one_line
 
 
 @click.command()
@@ -45,7 +46,8 @@ def inspect(
     for file in files:
         facts = conclude(parts, file, everyone, with_scan=with_scan, with_classify=with_classify)
         unread += "error" in facts and "message_id" not in facts
-        click.echo(json.dumps(facts, default=plain, ensure_ascii=False) if as_json else _told(facts))
+        facts = {**facts, "file": _writable(facts["file"])}
+        click.echo(json.dumps(clean_json(facts), default=plain, ensure_ascii=False) if as_json else _told(facts))
     if unread:
         raise SystemExit(1)
 
@@ -58,15 +60,7 @@ def conclude(
         raw = file.read_bytes()
     except OSError as error:
         return {"file": str(file), "error": "file_unreadable", "errno": error.errno}
-    settings = parts.settings
-    mail = parse(raw, own_message_id_domain=own_message_id_domain(settings.mail_from))
-    judged = trust.judge(
-        mail,
-        founder_addresses=settings.founder_addresses,
-        team_domains=settings.team_domains,
-        tenants=everyone,
-        authserv_ids=settings.authserv_ids,
-    )
+    mail, judged = read_mail(raw, parts.settings, everyone)
     facts = {"file": str(file), **_understood(mail, judged)}
     clean = True
     if with_scan:
@@ -174,7 +168,8 @@ def _told(facts: dict[str, Any]) -> str:
     for name, value in facts.items():
         if name == "file":
             continue
-        text = json.dumps(value, default=plain, ensure_ascii=False)
+        # One line and no control characters: a mail must not write to the terminal.
+        text = one_line(json.dumps(value, default=plain, ensure_ascii=False))
         lines.append(f"  {name:<15} {text if len(text) <= 160 else text[:157] + '…'}")
     return "\n".join(lines)
 
@@ -182,7 +177,18 @@ def _told(facts: dict[str, Any]) -> str:
 def _tenants(file: Path | None) -> list[Tenant]:
     if file is None:
         return []
-    return [read_tenant(json.dumps(entry)) for entry in json.loads(file.read_text(encoding="utf-8"))]
+    try:
+        entries = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise Refused("tenants_not_json") from None
+    if not isinstance(entries, list):
+        raise Refused("tenants_not_json")
+    return [read_tenant(json.dumps(entry)) for entry in entries]
+
+
+def _writable(name: str) -> str:
+    """A file's name as text that can be printed; bytes that are no UTF-8 are shown as ``\\xff``."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 COMMANDS = [inspect]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,11 @@ def show(slug: str, as_json: bool) -> None:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def add(file: Path) -> None:
     """Add or replace a tenant from a JSON file with the fields that `atlas tenant show --json` prints."""
-    one = read_tenant(file.read_text(encoding="utf-8"))
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise Refused("tenant_not_json") from None
+    one = read_tenant(text)
     with parts_now() as parts, parts.db.transaction() as conn:
         store.upsert(conn, one)
     click.echo(one.slug)
@@ -81,6 +86,7 @@ def read_tenant(text: str) -> Tenant:
     return Tenant(**chosen)
 
 
+_SLUG = re.compile("[a-z0-9-]+")
 _LISTS = ("domains", "contacts", "zones", "deploy_command", "default_routes")
 
 
@@ -89,6 +95,8 @@ def _fits(name: str, value: object) -> bool:
         return isinstance(value, list) and all(isinstance(item, str) for item in value)
     if name in ("active", "internal"):
         return isinstance(value, bool)
+    if name == "slug":
+        return isinstance(value, str) and _SLUG.fullmatch(value) is not None
     return isinstance(value, str) or (value is None and name in ("repository", "preprod_url", "version_route"))
 
 

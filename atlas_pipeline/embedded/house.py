@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -20,13 +20,16 @@ from typing import IO
 import httpx
 
 from atlas_pipeline.embedded.process import file_lock, free_port, port_is_free, stop_marked, stop_process
-from atlas_pipeline.embedded.resolve import DatabaseUrls, postgres_of
+from atlas_pipeline.embedded.resolve import DatabaseUrls, database_urls, postgres_of
 from atlas_pipeline.errors import NotConfigured, PermanentError
 from atlas_pipeline.settings import Settings
 
 MARKER = "ATLAS_HOUSE"
 PROJECT = Path(__file__).resolve().parents[2]
 START_SECONDS, STOP_SECONDS = 180.0, 20.0
+# A verb that started the embedded database for its own question holds the lock while it stops it again.
+LOCK, LOCK_SECONDS = "house.lock", 3.0
+_ASKED_TO_STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Say = Callable[[str], None]
 
@@ -35,7 +38,7 @@ Say = Callable[[str], None]
 def only_one(home: Path) -> Iterator[None]:
     """Hold the house: a second one on the same state folder is refused (``already_running``)."""
     home.mkdir(parents=True, exist_ok=True)
-    with file_lock(home / "house.lock", 1.0) as taken:
+    with file_lock(home / LOCK, LOCK_SECONDS) as taken:
         if not taken:
             raise NotConfigured("already_running", home=home.name)
         yield
@@ -48,6 +51,7 @@ class House:
     settings: Settings
     say: Say
     ui_url: str = ""
+    shown: dict[str, tuple[object, ...]] = field(default_factory=dict, repr=False)
     _processes: list[tuple[str, subprocess.Popen[bytes]]] = field(default_factory=list)
     _at_end: list[Callable[[], None]] = field(default_factory=list)
     _own: dict[str, str] = field(default_factory=dict, repr=False)
@@ -68,8 +72,14 @@ class House:
         if left:
             self.say(f"ended {len(left)} processes that an earlier run had left behind")
 
+    def find_database(self) -> DatabaseUrls:
+        """The databases; an embedded server is started, and stopped with the house even where starting is interrupted."""
+        if self.settings.database_url is None:
+            self.on_stop(postgres_of(self.settings).stop)
+        return database_urls(self.settings)
+
     def prepare(self, urls: DatabaseUrls) -> None:
-        """The environment of Dagster's processes; the embedded server is stopped with the house."""
+        """The environment of Dagster's processes."""
         home = self.settings.home_dir
         for folder in ("dagster", "logs"):
             (home / folder).mkdir(parents=True, exist_ok=True)
@@ -82,8 +92,6 @@ class House:
             "DAGSTER_HOME": str(PROJECT),
             "DAGSTER_DISABLE_TELEMETRY": "1",
         }
-        if urls.embedded:
-            self._at_end.append(postgres_of(self.settings).stop)
 
     def on_stop(self, action: Callable[[], None]) -> None:
         """Do this when the house stops, after its processes are gone; last registered first."""
@@ -126,17 +134,21 @@ class House:
                 raise PermanentError("process_ended", name=name, exit_status=status, log=f"logs/{name}.log")
 
     def stop(self) -> None:
-        """End everything: Dagster first, so that runs under way put their rows right while the database still answers."""
-        while self._processes:
-            _name, process = self._processes.pop()
-            stop_process(process, STOP_SECONDS)
-        stop_marked(MARKER, self.marker, 10.0)
-        while self._at_end:
-            self._at_end.pop()()
+        """End everything: Dagster first, so that runs under way put their rows right while the database still answers.
+
+        What goes wrong with one part doesn't keep the others running; the error is raised when all were asked to stop.
+        """
+        with ExitStack() as rest:
+            while self._at_end:
+                rest.callback(self._at_end.pop(0))
+            rest.callback(stop_marked, MARKER, self.marker, 10.0)
+            while self._processes:
+                rest.callback(stop_process, self._processes.pop(0)[1], STOP_SECONDS)
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.ui_url}/server_info", timeout=2.0).status_code == httpx.codes.OK
+            # trust_env: a proxy of the environment has no way to our loopback
+            return httpx.get(f"{self.ui_url}/server_info", timeout=2.0, trust_env=False).status_code == httpx.codes.OK
         except httpx.HTTPError:
             return False
 
@@ -158,17 +170,21 @@ class Stopped(BaseException):
     """A signal asked the house to stop. A BaseException, so that no handler of errors takes it for one."""
 
 
+def no_more_signals() -> None:
+    """From here on nothing interrupts the stopping; inside ``stop_signals``, which gives the handlers back."""
+    for number in _ASKED_TO_STOP:
+        signal.signal(number, signal.SIG_IGN)
+
+
 @contextmanager
 def stop_signals() -> Iterator[None]:
     """SIGINT, SIGTERM and SIGHUP raise Stopped once; a second one while stopping changes nothing."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def stop(number: int, _frame: object) -> None:
-        for one in numbers:
-            signal.signal(one, signal.SIG_IGN)
+        no_more_signals()
         raise Stopped(number)
 
-    before = {number: signal.signal(number, stop) for number in numbers}
+    before = {number: signal.signal(number, stop) for number in _ASKED_TO_STOP}
     try:
         yield
     finally:

@@ -33,7 +33,8 @@ def database_urls(settings: Settings) -> DatabaseUrls:
     server.ensure()
     for name in (ATLAS_DATABASE, DAGSTER_DATABASE):
         server.ensure_database(name)
-    return DatabaseUrls(server.url(ATLAS_DATABASE), for_dagster(server.url(DAGSTER_DATABASE)), embedded=True)
+    atlas = server.url(ATLAS_DATABASE)
+    return DatabaseUrls(atlas, _dagster_url(settings, atlas), embedded=True)
 
 
 def _dagster_url(settings: Settings, atlas: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import getaddresses, parsedate_to_datetime
 
 from atlas_pipeline.mailbox.text import decode_words, raw_header_text
@@ -81,16 +81,16 @@ def message_id(found: Fields) -> str | None:
 
 
 def date(found: Fields) -> tuple[datetime | None, str | None]:
-    """Return the Date in UTC, and the remark ``date_invalid`` where there is one that can't be read.
+    """Return the Date with the offset it was written with, and the remark ``date_invalid`` where there is one that can't be read.
 
-    UTC because PostgreSQL takes no offset beyond 15:59; a missing zone is taken as UTC.
+    PostgreSQL takes no offset beyond 15:59: a wilder one is turned into UTC. A missing zone is taken as UTC.
     """
     raw = first(found, "date")
     if raw is None:
         return None, None
     try:
         value = parsedate_to_datetime(unfolded(raw))
-        value = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        value = _with_sane_offset(value)
     except (ValueError, TypeError, OverflowError, IndexError):
         return None, "date_invalid"
     return (value, None) if 1970 <= value.year <= 9000 else (None, "date_invalid")
@@ -128,3 +128,11 @@ def strict_from(found: Fields) -> Address | None:
     if "@" in unicodedata.normalize("NFKC", name):
         return None
     return Address(name or None, match["bare"] or match["address"])
+
+
+def _with_sane_offset(value: datetime) -> datetime:
+    offset = value.utcoffset()
+    if offset is None:
+        return value.replace(tzinfo=UTC)
+    in_utc = value.astimezone(UTC)  # raises OverflowError at the ends of the calendar, as the caller expects
+    return value if abs(offset) < timedelta(hours=15) else in_utc

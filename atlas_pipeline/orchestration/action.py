@@ -6,8 +6,9 @@ from pathlib import Path
 import dagster as dg
 
 from atlas_pipeline.flow import recapping, releasing, spawning
-from atlas_pipeline.flow.parts import Parts, from_environment
+from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.stage import Outcome, StageDone, StageFailed
+from atlas_pipeline.orchestration.boundary import bounded_parts
 from atlas_pipeline.orchestration.partitions import message_attempts
 
 _SILENT = (Outcome.REFUSED, Outcome.WAITING)
@@ -54,11 +55,11 @@ def spawn_result(context: dg.AssetExecutionContext) -> Events:
     key, attempt = _place(context)
 
     def was_cancelled() -> bool:
-        run = context.instance.get_run_by_id(context.run_id)
+        run = context.instance.get_run_by_id(context.run.run_id)
         return run is not None and run.status in (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
 
-    with from_environment() as parts:
-        report = spawning.spawn(parts, key, attempt, run_id=context.run_id, was_cancelled=was_cancelled)
+    with bounded_parts() as parts:
+        report = spawning.spawn(parts, key, attempt, run_id=context.run.run_id, was_cancelled=was_cancelled)
     yield from _event(report)
 
 
@@ -70,7 +71,7 @@ def spawn_result(context: dg.AssetExecutionContext) -> Events:
 def qa_report(context: dg.AssetExecutionContext) -> Events:
     """Deploy and check as far as the decision asks."""
     key, attempt = _place(context)
-    with from_environment() as parts:
+    with bounded_parts() as parts:
         report = releasing.release(parts, key, attempt)
         pictures = _pictures(parts, key, attempt)
     yield from _event(report, **pictures)
@@ -84,7 +85,7 @@ def qa_report(context: dg.AssetExecutionContext) -> Events:
 def recap(context: dg.AssetExecutionContext) -> Events:
     """Write the last decision with its recap, and send what is due."""
     key, attempt = _place(context)
-    with from_environment() as parts:
+    with bounded_parts() as parts:
         report = recapping.recap(parts, key, attempt)
     yield from _event(report)
 

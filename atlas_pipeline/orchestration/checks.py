@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from atlas_pipeline.flow.parts import from_environment
+from atlas_pipeline.orchestration.boundary import bounded_parts
 from atlas_pipeline.store import overview
 
 
@@ -11,7 +11,7 @@ from atlas_pipeline.store import overview
 )
 def inbox_health() -> dg.AssetCheckResult:
     """Count what a human should look at."""
-    with from_environment() as parts, parts.db.transaction() as conn:
+    with bounded_parts() as parts, parts.db.transaction() as conn:
         facts = overview.health(conn)
     return dg.AssetCheckResult(
         passed=not any(facts.values()), severity=dg.AssetCheckSeverity.WARN, metadata=dict(facts)

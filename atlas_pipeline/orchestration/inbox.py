@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import dagster as dg
 
 from atlas_pipeline.flow import intake as flow
-from atlas_pipeline.flow.parts import from_environment
 from atlas_pipeline.flow.stage import INBOX_STAGES, StageFailed
+from atlas_pipeline.orchestration.boundary import bounded_parts
 from atlas_pipeline.orchestration.partitions import messages
 
 _DESCRIPTIONS = {
@@ -50,8 +50,8 @@ def intake(context: dg.AssetExecutionContext, config: IntakeConfig) -> Iterator[
     """Run the range; failed messages are named by the final Failure, so that the UI shows exactly those as failed."""
     failed: list[list[str]] = []
     keys = list(context.partition_keys)
-    with from_environment() as parts:
-        for report in flow.run(parts, keys, run_id=context.run_id, redo=config.redo):
+    with bounded_parts() as parts:
+        for report in flow.run(parts, keys, run_id=context.run.run_id, redo=config.redo):
             if isinstance(report, StageFailed):
                 failed.append([report.key, report.stage, report.code])
             else:

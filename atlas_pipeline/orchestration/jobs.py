@@ -4,8 +4,8 @@ import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
 from atlas_pipeline.flow import recapping, watching
-from atlas_pipeline.flow.parts import from_environment
 from atlas_pipeline.flow.stage import ACTION_STAGES, INBOX_STAGES
+from atlas_pipeline.orchestration.boundary import bounded_parts
 from atlas_pipeline.orchestration.runs import HALF
 from atlas_pipeline.orchestration.upkeep import prune
 
@@ -44,14 +44,14 @@ steering_job = dg.define_asset_job(
 @dg.op(out=dg.Out(dg.Nothing))
 def deliver_recaps(context: dg.OpExecutionContext) -> None:
     """Send what the outbox holds and is due."""
-    with from_environment() as parts:
+    with bounded_parts() as parts:
         context.log.info("%d recaps left", recapping.deliver_due(parts))
 
 
 @dg.op(out=dg.Out(dg.Nothing))
 def guard_locks(context: dg.OpExecutionContext) -> None:
     """Reap agents without an owner."""
-    with from_environment() as parts:
+    with bounded_parts() as parts:
         context.log.info("lock guard: %s", watching.guard_locks(parts))
 
 

@@ -3,8 +3,8 @@
 import dagster as dg
 
 from atlas_pipeline.flow import watching
-from atlas_pipeline.flow.parts import from_environment
 from atlas_pipeline.orchestration import runs
+from atlas_pipeline.orchestration.boundary import bounded_parts
 from atlas_pipeline.orchestration.jobs import (
     action_job,
     calibration_job,
@@ -31,7 +31,7 @@ def spawn_schedule(settings: Settings) -> dg.ScheduleDefinition:
         default_status=RUNNING,
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> Ticks:
-        with from_environment() as parts:
+        with bounded_parts() as parts:
             due = watching.spawns_due(parts, runs.live_actions(context.instance))
         return [runs.action_request(context.instance, one) for one in due] or dg.SkipReason("no candidate")
 
@@ -41,7 +41,7 @@ def spawn_schedule(settings: Settings) -> dg.ScheduleDefinition:
 @dg.schedule(job=outbox_job, cron_schedule="* * * * *", default_status=RUNNING)
 def outbox_schedule(context: dg.ScheduleEvaluationContext) -> Ticks:
     """Each minute, where a recap is due: sent right after its decision in the good case, from here otherwise."""
-    with from_environment() as parts, parts.db.transaction() as conn:
+    with bounded_parts() as parts, parts.db.transaction() as conn:
         due = outbox.due(conn)
     return [dg.RunRequest()] if due else dg.SkipReason("the outbox holds nothing that is due")
 
@@ -49,7 +49,7 @@ def outbox_schedule(context: dg.ScheduleEvaluationContext) -> Ticks:
 @dg.schedule(job=lock_guard_job, cron_schedule="*/15 * * * *", default_status=RUNNING)
 def lock_guard_schedule(context: dg.ScheduleEvaluationContext) -> Ticks:
     """Each quarter of an hour, where an agent is marked live."""
-    with from_environment() as parts, parts.db.transaction() as conn:
+    with bounded_parts() as parts, parts.db.transaction() as conn:
         live = spawns.live(conn)
     return [dg.RunRequest()] if live else dg.SkipReason("no agent is live")
 

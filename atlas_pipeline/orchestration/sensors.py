@@ -7,10 +7,11 @@ import dagster as dg
 from atlas_pipeline.errors import AtlasError, Refused
 from atlas_pipeline.flow import watching
 from atlas_pipeline.flow.discovery import discover
-from atlas_pipeline.flow.parts import Parts, from_environment
+from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.orchestration import runs
+from atlas_pipeline.orchestration.boundary import bounded_parts
 from atlas_pipeline.orchestration.jobs import action_job, intake_job
-from atlas_pipeline.orchestration.partitions import messages
+from atlas_pipeline.orchestration.partitions import attempts, messages
 from atlas_pipeline.orchestration.planning import intake_run_key, plan_intake
 from atlas_pipeline.settings import Settings
 
@@ -26,7 +27,7 @@ def mailbox_sensor(settings: Settings) -> dg.SensorDefinition:
         description="Lists the mailbox; adds ledger rows, partitions, and one range run.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        with from_environment() as parts:
+        with bounded_parts() as parts:
             try:
                 discover(parts)
             except AtlasError as error:
@@ -50,7 +51,7 @@ def unfinished_sensor(settings: Settings) -> dg.SensorDefinition:
         description="Resumes intake and actions that a crash, an outage or a failed QA left; starts what an operator asked for.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        with from_environment() as parts:
+        with bounded_parts() as parts:
             requests = _actions(context.instance, parts)
             result = _intake(context, parts)
         if isinstance(result, dg.SensorResult):
@@ -90,7 +91,8 @@ def _intake(context: dg.SensorEvaluationContext, parts: Parts) -> dg.SensorResul
 def _actions(instance: dg.DagsterInstance, parts: Parts) -> list[dg.RunRequest]:
     requests = []
     for due in watching.follow_ups(parts, runs.live_actions(instance)):
-        if runs.earlier_runs(instance, due) >= runs.MOST_RUNS:
+        # An attempt without a partition can't be run: a setting asked for more of them than the graph has.
+        if str(due.attempt) not in attempts.get_partition_keys() or runs.earlier_runs(instance, due) >= runs.MOST_RUNS:
             with contextlib.suppress(Refused):  # another actor moved the message meanwhile: nothing to give up
                 watching.give_up(parts, due)
         else:

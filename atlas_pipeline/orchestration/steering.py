@@ -3,7 +3,7 @@
 import dagster as dg
 
 from atlas_pipeline.flow import calibrating, teaching
-from atlas_pipeline.flow.parts import from_environment
+from atlas_pipeline.orchestration.boundary import bounded_parts
 from atlas_pipeline.orchestration.partitions import months
 from atlas_pipeline.settings import Settings
 from atlas_pipeline.store import ledger, registry
@@ -22,7 +22,7 @@ def calibration_report(settings: Settings) -> dg.AssetsDefinition:
         description="How well the classifier did this month, and whether it has earned the next phase.",
     )
     def report(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        with from_environment() as parts:
+        with bounded_parts() as parts:
             metrics, rendered = calibrating.calibrate(parts, context.partition_key)
         return dg.MaterializeResult(
             metadata={
@@ -42,7 +42,7 @@ def calibration_report(settings: Settings) -> dg.AssetsDefinition:
 @dg.asset(group_name=GROUP, description="The agents: loaded from their file, shown by ring and family.")
 def agent_registry() -> dg.MaterializeResult[None]:
     """Load the registry (idempotent)."""
-    with from_environment() as parts:
+    with bounded_parts() as parts:
         changed, rows = teaching.load_agents(parts)
     differing = sum(row["agents"] for row in rows if teaching.DISPLAY_RING[row["group_name"]] != row["orbite"])
     table = [
@@ -62,7 +62,7 @@ def agent_registry() -> dg.MaterializeResult[None]:
 @dg.asset(group_name=GROUP, deps=[agent_registry], description="Vectors of the agents' scars, of the current model.")
 def scar_index() -> dg.MaterializeResult[None]:
     """Embed what is not embedded yet."""
-    with from_environment() as parts:
+    with bounded_parts() as parts:
         count, model = teaching.index_scars(parts)
         with parts.db.transaction() as conn:
             total = registry.scar_count(conn)
@@ -72,7 +72,7 @@ def scar_index() -> dg.MaterializeResult[None]:
 @dg.asset(group_name=GROUP, description="Seconds since each mailbox was last read.")
 def mailbox_heartbeat() -> dg.MaterializeResult[None]:
     """Measure the mailbox's pulse."""
-    with from_environment() as parts, parts.db.transaction() as conn:
+    with bounded_parts() as parts, parts.db.transaction() as conn:
         ages = ledger.last_read(conn)
     return dg.MaterializeResult(
         metadata={"mailboxes": len(ages), "oldest_read_seconds": round(max(ages.values(), default=-1.0), 1)}

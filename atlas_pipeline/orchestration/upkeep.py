@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from atlas_pipeline.orchestration.partitions import messages
-from atlas_pipeline.orchestration.runs import RANGE_END, RANGE_START, live_actions, live_intakes
+from atlas_pipeline.orchestration.runs import RANGE_END, RANGE_START, UNFINISHED, live_actions, live_intakes
 
 KEEP_DAYS = 90
 # More than a busy day makes (an intake run and an outbox run a minute each), or the storage would grow for ever.

@@ -67,9 +67,6 @@ def _unpack(repository: Path, commit: str, release: Path) -> None:
         index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
         _git(repository, "read-tree", commit, environment=index)
         _git(repository, f"--work-tree={release}", "checkout-index", "--all", "--force", environment=index)
-    version = release / "VERSION"
-    if version.is_symlink() or version.is_file():
-        version.unlink()
     if not (release / "app.py").is_file():
         raise DeployError("the commit has no app.py")
 

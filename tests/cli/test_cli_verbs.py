@@ -1,0 +1,305 @@
+"""The verbs as a user meets them: help, one-line errors, JSON, orders."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from atlas_pipeline.cli import main
+from atlas_pipeline.model import Intent, Status
+from tests.fixtures_flow import Bench, letter
+from tests.fixtures_orchestration import Atlas, Said, atlas_process
+
+VERBS = {
+    "up", "demo", "doctor", "migrate", "inspect", "status", "show", "tail", "tenant", "spawn", "reprocess", "unblock",
+    "accept", "cancel", "report",
+}  # fmt: skip
+ALL = [*sorted((verb,) for verb in VERBS), ("tenant", "list"), ("tenant", "show"), ("tenant", "add")]
+
+
+def failed(said: Said) -> str:
+    """The one line of an error: exit 1, nothing on stdout, no traceback."""
+    assert (said.status, said.out) == (1, ""), said
+    (line,) = said.err.splitlines()
+    assert line.startswith("error: ")
+    return line.removeprefix("error: ")
+
+
+def test_there_are_these_verbs_and_no_others() -> None:
+    """What the README lists."""
+    assert set(main.commands) == VERBS
+
+
+@pytest.mark.parametrize("verb", ALL, ids=" ".join)
+def test_every_verb_explains_itself(atlas: Atlas, verb: tuple[str, ...]) -> None:
+    """Also where nothing is set up."""
+    said = atlas(*verb, "--help")
+    assert said.status == 0
+    assert f"Usage: atlas {' '.join(verb)}" in said.out
+    assert len(said.out.splitlines()) > 4
+
+
+def test_every_list_verb_has_json(atlas: Atlas) -> None:
+    """A script must not read tables."""
+
+    def options(command: click.Command) -> set[str]:
+        return {name for option in command.params for name in option.opts}
+
+    tenant = main.commands["tenant"]
+    assert isinstance(tenant, click.Group)
+    named = {**main.commands, "tenant list": tenant.commands["list"], "tenant show": tenant.commands["show"]}
+    listing = {"status", "show", "doctor", "inspect", "report", "tenant list", "tenant show"}
+    assert [name for name in listing if "--json" not in options(named[name])] == []
+
+
+def test_the_module_is_the_same_program(somewhere: Path) -> None:
+    """``python -m atlas_pipeline``, for units and cron."""
+    module = atlas_process(somewhere, "--help", program=(sys.executable, "-m", "atlas_pipeline"))
+    script = atlas_process(somewhere, "--help")
+    assert module.status == script.status == 0
+    assert module.out.splitlines()[2:] == script.out.splitlines()[2:]
+
+
+# Errors
+# ------
+
+
+def test_without_a_state_a_question_is_refused_and_nothing_is_made(atlas: Atlas, somewhere: Path) -> None:
+    """Half a minute of initdb is no answer to ``atlas status`` in the wrong folder."""
+    for verb in (["status"], ["show", "20261201-000001"], ["tenant", "list"], ["report"], ["spawn", "--due"]):
+        assert failed(atlas(*verb)) == "no_state_here (home=.atlas)"
+    assert list(somewhere.iterdir()) == []
+
+
+def test_a_setting_that_is_no_good_is_named_and_its_value_is_not(atlas: Atlas) -> None:
+    """The value may be a secret in the wrong variable."""
+    line = failed(atlas("status", ATLAS_UI_PORT="geheim"))
+    assert line == "setting_invalid (ATLAS_UI_PORT)"
+    assert failed(atlas("doctor", ATLAS_LANGUAGE="de", ATLAS_MAX_TRIES="x")) == (
+        "setting_invalid (ATLAS_LANGUAGE, ATLAS_MAX_TRIES)"
+    )
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://atlas:geheim@127.0.0.1:{port}/atlas", "mysql://atlas:geheim@h/x", "geheim"]
+)
+def test_a_database_that_cant_be_reached_is_one_line_without_the_password(
+    somewhere: Path, unused_port: int, url: str
+) -> None:
+    """And without the pool's own complaints: in a process of its own, where loggers print."""
+    said = atlas_process(somewhere, "status", ATLAS_DATABASE_URL=url.format(port=unused_port))
+    assert failed(said).startswith("database_")
+    assert "geheim" not in said.err
+
+
+@pytest.mark.parametrize("verb", ["show", "reprocess", "unblock", "spawn"])
+def test_a_message_that_is_not_there_is_named(house_env: Bench, atlas: Atlas, verb: str) -> None:
+    """A typing error is the likeliest cause."""
+    assert failed(atlas(verb, "20261201-999999")) == "message_unknown (key=20261201-999999)"
+
+
+@pytest.mark.parametrize(
+    ("verb", "line"),
+    [("accept", "no_work_record"), ("cancel", "no_work_record"), ("tail", "no_spawn")],
+)
+def test_a_message_without_a_record_or_an_agent_is_refused(
+    house_env: Bench, atlas: Atlas, verb: str, line: str
+) -> None:
+    """Whether it exists or not."""
+    assert failed(atlas(verb, "20261201-999999")) == f"{line} (key=20261201-999999)"
+
+
+def test_a_wrong_command_line_is_explained_by_its_usage(atlas: Atlas) -> None:
+    """Exit 2, as everywhere."""
+    assert atlas("status", "--status", "nonsense").status == 2
+    assert atlas("spawn").status == 2
+    assert atlas("spawn", "20261201-000001", "--due").status == 2
+    assert atlas("nonsense").status == 2
+
+
+def test_the_demo_is_refused_without_its_switch(atlas: Atlas) -> None:
+    """Demo parts exist under ATLAS_DEMO alone."""
+    assert failed(atlas("demo")) == "demo_not_enabled (variable=ATLAS_DEMO)"
+
+
+def test_a_month_that_is_none_is_refused(house_env: Bench, atlas: Atlas) -> None:
+    """Not reported as empty."""
+    assert failed(atlas("report", "December")).startswith("month_malformed")
+    assert failed(atlas("report", "2026-13")).startswith("month_malformed")
+
+
+def test_the_traceback_is_there_for_who_asks_for_it(somewhere: Path) -> None:
+    """``--debug``, in a process of its own."""
+    said = atlas_process(somewhere, "--debug", "status")
+    assert said.status == 1
+    assert "Traceback" in said.err
+
+
+# What the tables say
+# -------------------
+
+
+def test_the_lists_are_json_on_demand(house_env: Bench, atlas: Atlas) -> None:
+    """Subjects are text from outside: control characters neither break the JSON nor reach the terminal."""
+    key = house_env.take_in(letter("Café \x1b[31m rouge"))
+    status = json.loads(atlas("status", "--json").out)
+    assert status["messages"] == {"classified": 1}
+    assert status["newest"][0]["message_key"] == key
+    assert set(status) == {"ledger", "messages", "spawns", "qa", "recaps", "newest", "alerts"}
+    story = json.loads(atlas("show", key, "--json").out)
+    assert story["message"]["status"] == "classified"
+    assert [line["action"] for line in story["audit"]] == house_env.actions(key)
+    (tenant,) = json.loads(atlas("tenant", "list", "--json").out)
+    assert tenant == json.loads(atlas("tenant", "show", tenant["slug"], "--json").out)
+    for verb in (["status"], ["show", key], ["tenant", "list"], ["tenant", "show", tenant["slug"]]):
+        said = atlas(*verb)
+        assert said.status == 0
+        assert "\x1b[31m" not in said.out
+    (row,) = [line for line in atlas("status").out.splitlines() if key in line]
+    assert "classified" in row
+    assert "rouge" in row
+
+
+def test_the_list_of_messages_can_be_narrowed(house_env: Bench, atlas: Atlas) -> None:
+    """By status and by number, the newest first."""
+    first, second = house_env.take_in(letter("One")), house_env.take_in(letter("Two"), Intent.NOISE)
+
+    def keys(*options: str) -> list[str]:
+        newest: list[dict[str, Any]] = json.loads(atlas("status", "--json", *options).out)["newest"]
+        return [row["message_key"] for row in newest]
+
+    assert keys() == [second, first]
+    assert keys("--status", "classified") == [first]
+    assert keys("--limit", "1") == [second]
+
+
+def test_the_report_of_a_month_is_counted_anew(house_env: Bench, atlas: Atlas) -> None:
+    """For people as a page, for programs as JSON."""
+    house_env.take_in(letter(), Intent.RUN)
+    metrics = json.loads(atlas("report", "--json").out)
+    assert metrics["classifications"] == 1
+    assert metrics["month"] in atlas("report", metrics["month"]).out
+    assert json.loads(atlas("report", "2026-01", "--json").out)["classifications"] == 0
+
+
+def test_migrations_can_be_asked_about_and_applied(somewhere: Path, atlas: Atlas, empty_database: str) -> None:
+    """``--check`` changes nothing and says by its exit whether anything is missing."""
+    before = atlas("migrate", "--check", ATLAS_DATABASE_URL=empty_database)
+    applied = atlas("migrate", ATLAS_DATABASE_URL=empty_database)
+    after = atlas("migrate", "--check", ATLAS_DATABASE_URL=empty_database)
+    assert (before.status, applied.status, after.status) == (1, 0, 0)
+    assert before.out == applied.out != ""
+    assert after.out == ""
+
+
+# Orders
+# ------
+
+
+def test_a_draft_is_accepted_or_cancelled_and_the_audit_says_by_whom(house_env: Bench, atlas: Atlas) -> None:
+    """A cancelled draft is what calibration counts as a refusal."""
+    kept, refused = house_env.take_in(letter("One"), Intent.RUN), house_env.take_in(letter("Two"), Intent.RUN)
+    assert atlas("accept", kept).out == f"{kept}: runs accepted\n"
+    assert atlas("cancel", refused).out == f"{refused}: runs cancelled\n"
+    statuses = house_env.rows("select message_key, status, decided_by from atlas.runs order by id")
+    assert [(row["message_key"], row["status"]) for row in statuses] == [(kept, "accepted"), (refused, "cancelled")]
+    assert all(row["decided_by"].startswith("operator:") for row in statuses)
+
+
+def test_a_message_can_be_put_back_and_its_action_asked_for(house_env: Bench, atlas: Atlas) -> None:
+    """Both are seen by the next look of the sensor."""
+    key = house_env.take_in(letter())
+    assert atlas("spawn", key).out == f"{key}: round 1 is asked for\n"
+    assert house_env.state(key).spawn_requested_at is not None
+    assert atlas("reprocess", key).out == f"{key}: received\n"
+    assert house_env.status(key) is Status.RECEIVED
+    assert failed(atlas("unblock", key)) == f"not_blocked (key={key}, status=received)"
+    noise = house_env.take_in(letter("Newsletter"), Intent.NOISE)
+    assert failed(atlas("spawn", noise)).startswith("nothing_to_spawn")
+
+
+def test_one_cycle_can_be_run_now(house_env: Bench, atlas: Atlas) -> None:
+    """What is a candidate is asked for, once."""
+    assert atlas("spawn", "--due").out == "no candidate\n"
+    key = house_env.take_in(letter())
+    assert atlas("spawn", "--due").out == f"{key}\n"
+    assert atlas("spawn", "--due").out == "no candidate\n"
+
+
+def test_the_events_of_an_agent_can_be_read_afterwards(house_env: Bench, atlas: Atlas) -> None:
+    """Number, time, type and tool; no content."""
+    key = house_env.take_in(letter())
+    house_env.spawn(key)
+    lines = atlas("tail", key).out.splitlines()
+    assert [int(line.split()[0]) for line in lines] == list(range(1, len(lines) + 1))
+    assert any("result" in line for line in lines)
+
+
+# Tenants
+# -------
+
+
+def write(folder: Path, content: object) -> Path:
+    """A file with this JSON."""
+    file = folder / "client.json"
+    file.write_text(json.dumps(content), encoding="utf-8")
+    return file
+
+
+def test_a_tenant_that_is_shown_can_be_added_again(house_env: Bench, atlas: Atlas, somewhere: Path) -> None:
+    """The fields are the same; a second time replaces."""
+    slug = house_env.tenant.slug
+    facts = json.loads(atlas("tenant", "show", slug, "--json").out)
+    said = atlas("tenant", "add", write(somewhere, {**facts, "name": "Autre nom", "domains": ["Lorme.EXAMPLE"]}))
+    assert said.out == f"{slug}\n"
+    after = json.loads(atlas("tenant", "show", slug, "--json").out)
+    assert (after["name"], after["domains"]) == ("Autre nom", ["lorme.example"])
+
+
+def test_a_tenant_needs_only_its_slug_and_its_name(house_env: Bench, atlas: Atlas, somewhere: Path) -> None:
+    """Everything else has a default: no repository, no pre-production."""
+    assert atlas("tenant", "add", write(somewhere, {"slug": "b", "name": "B"})).status == 0
+    facts = json.loads(atlas("tenant", "show", "b", "--json").out)
+    assert (facts["active"], facts["repository"], facts["default_routes"]) == (True, None, ["/"])
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ({"slug": "b"}, "tenant_fields (wrong=, missing=name)"),
+        ({"slug": "b", "name": "B", "colour": "red"}, "tenant_fields (wrong=colour, missing=)"),
+        ({"slug": "b", "name": "B", "domains": "b.example"}, "tenant_fields (wrong=domains, missing=)"),
+        ({"slug": "b", "name": "B", "contacts": [1]}, "tenant_fields (wrong=contacts, missing=)"),
+        ({"slug": "b", "name": "B", "active": "yes"}, "tenant_fields (wrong=active, missing=)"),
+        ({"slug": "b", "name": "B", "branch": None}, "tenant_fields (wrong=branch, missing=)"),
+        ({"slug": "../b", "name": "B"}, "tenant_fields (wrong=slug, missing=)"),
+        ({"slug": "B b", "name": "B"}, "tenant_fields (wrong=slug, missing=)"),
+        ([], "tenant_not_json"),
+        ("text", "tenant_not_json"),
+    ],
+)
+def test_a_tenant_with_wrong_fields_is_refused_by_their_names(
+    house_env: Bench, atlas: Atlas, somewhere: Path, content: object, line: str
+) -> None:
+    """The names, never the values."""
+    assert failed(atlas("tenant", "add", write(somewhere, content))) == line
+    assert len(json.loads(atlas("tenant", "list", "--json").out)) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b"\x89PNG\r\n"])
+def test_a_file_that_is_no_json_is_refused(atlas: Atlas, somewhere: Path, content: bytes) -> None:
+    """Before any database is asked."""
+    file = somewhere / "client.json"
+    file.write_bytes(content)
+    assert failed(atlas("tenant", "add", file)) == "tenant_not_json"
+
+
+def test_a_tenant_that_is_not_there_is_named(house_env: Bench, atlas: Atlas) -> None:
+    """And a file that is not there is a wrong command line."""
+    assert failed(atlas("tenant", "show", "nobody")) == "tenant_unknown (slug=nobody)"
+    assert atlas("tenant", "add", "nobody.json").status == 2
