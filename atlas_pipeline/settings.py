@@ -94,7 +94,7 @@ class Settings(BaseSettings):
         3600, description="No new spawn of a message within this time of the last spawn audit"
     )
     spawn_cron: str = Field("2-59/5 * * * *", description="When the spawn cycle runs")
-    max_attempts: int = Field(3, description="QA iterations of one chantier")
+    max_attempts: int = Field(3, ge=1, le=3, description="QA iterations of one chantier, 3 at most")
     max_tries: int = Field(3, description="Starts of an agent within one attempt")
 
     # Release

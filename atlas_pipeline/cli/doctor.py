@@ -14,6 +14,7 @@ from atlas_pipeline.cli.common import json_option, print_json, print_table, sett
 from atlas_pipeline.embedded.resolve import DAGSTER_DATABASE, database_urls, postgres_of
 from atlas_pipeline.errors import AtlasError, NotConfigured
 from atlas_pipeline.flow.parts import Parts, opened
+from atlas_pipeline.release.browser_check import BrowserChecker
 from atlas_pipeline.settings import Settings
 from atlas_pipeline.store import audit, overview
 from atlas_pipeline.store.migrate import pending
@@ -64,7 +65,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield _mailbox(parts)
         yield _guarded("antivirus", _kind(settings.clamd, settings), lambda: _antivirus(parts))
         yield _guarded("ocr", "real", lambda: _ocr(parts))
-        yield _guarded("browser", "real", lambda: _program(settings.chromium, "--version"))
+        yield _guarded("browser", "real", lambda: _browser(settings))
         yield _guarded("git", "real", lambda: _program("git", "--version"))
         yield _ai(parts)
         yield _guarded("agent", _agent_kind(settings), lambda: _agent(parts))
@@ -191,6 +192,13 @@ def _program(name: str, flag: str) -> tuple[str, str]:
     if done.returncode != 0:
         raise AtlasError("program_failed", program=name, exit_status=done.returncode)
     return done.stdout.strip().splitlines()[0][:80] if done.stdout.strip() else "", ""
+
+
+def _browser(settings: Settings) -> tuple[str, str]:
+    """Not only the program: the driver that steers it has needs of its own."""
+    version, _ = _program(settings.chromium, "--version")
+    BrowserChecker(settings.chromium).probe()
+    return version, ""
 
 
 def _ai(parts: Parts) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -92,15 +93,21 @@ def _run(settings: Settings, live: Callable[[House, Parts], None]) -> None:
 
 
 def _start_dagster(house: House) -> None:
+    if house.settings.database_url is None and house.settings.dagster_url is None:
+        # A configured database may be shared: its running runs may be alive on another machine.
+        _end_orphaned_runs(house)
+    _say("dagster: starting the UI and the daemon")
+    house.start_dagster()
+    _console.print(f"[bold]Dagster UI: {house.ui_url}[/bold]", soft_wrap=True)
+
+
+def _end_orphaned_runs(house: House) -> None:
     # Imported here: it brings dagster, half a second for every other verb.
     from atlas_pipeline.orchestration.upkeep import end_orphaned_runs
 
     ended = end_orphaned_runs(house.environment["DAGSTER_HOME"], house.environment)
     if ended:
         _say(f"dagster: {ended} runs of an earlier start are marked as ended")
-    _say("dagster: starting the UI and the daemon")
-    house.start_dagster()
-    _console.print(f"[bold]Dagster UI: {house.ui_url}[/bold]", soft_wrap=True)
 
 
 def _stay(house: House, parts: Parts, done: Callable[[], bool] | None) -> None:
@@ -144,13 +151,16 @@ def _demo(house: House, parts: Parts, *, once: bool, started: float) -> None:
 
 def _steer(house: House, settings: Settings) -> bool:
     """What the schedules would do within the hour and the month: registry, scars, heartbeat, the running month's report."""
-    from atlas_pipeline.orchestration.launch import materialise  # brings dagster: half a second for every other verb
-
     _say("steering: the agents' registry, and this month's report")
     month = month_of(datetime.now(UTC), settings.time_zone)
-    return materialise(
-        ["agent_registry", "scar_index", "mailbox_heartbeat"], environment=house.environment
-    ) and materialise(["calibration_report"], environment=house.environment, partition=month)
+    with warnings.catch_warnings():
+        # Dagster announces its beta features to those who write definitions; a reader of the demo can do nothing with it.
+        warnings.simplefilter("ignore")
+        from atlas_pipeline.orchestration.launch import materialise  # brings dagster: half a second for other verbs
+
+        return materialise(
+            ["agent_registry", "scar_index", "mailbox_heartbeat"], environment=house.environment
+        ) and materialise(["calibration_report"], environment=house.environment, partition=month)
 
 
 def _until_settled(house: House, parts: Parts, started: float) -> outcome.Outcome:

@@ -40,12 +40,6 @@ def intake_due(parts: Parts, live_run_ids: Collection[str]) -> list[str]:
         return ledger.due_keys(conn, INTAKE_LIMIT)
 
 
-def waits(parts: Parts, keys: Sequence[str]) -> int:
-    """How often these keys were tried so far, together: it makes the run key of a repeated range a new one."""
-    with parts.db.transaction() as conn:
-        return sum(ledger.waits(conn, keys).values())
-
-
 def spawns_due(parts: Parts, queued: Sequence[Live]) -> list[ActionDue]:
     """The spawn cycle: candidates within the limits; ``queued`` are action runs that Dagster has not finished."""
     settings = parts.settings

@@ -136,6 +136,13 @@ _ESCALATED: tuple[tuple[tuple[str, ...], tuple[str, str]], ...] = (
         ),
     ),
     (
+        ("browser_",),
+        (
+            "Le site n'a pas pu être ouvert dans un navigateur : voir « atlas doctor », puis « atlas spawn {key} ».",
+            'The site could not be opened in a browser: see "atlas doctor", then "atlas spawn {key}".',
+        ),
+    ),
+    (
         ("qa_", "attempts_"),
         (
             "Les contrôles ne passent pas : corriger à la main d'après les erreurs, ou « atlas spawn {key} ».",

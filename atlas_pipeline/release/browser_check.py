@@ -99,6 +99,10 @@ class BrowserChecker:
             screenshot=answer["screenshot"],
         )
 
+    def probe(self) -> None:
+        """Start a browser and end it. Raises NotConfigured(browser_unavailable)."""
+        self._start().stop(politely=True)
+
     def _start(self) -> _Worker:
         executable = shutil.which(self._chromium)
         if executable is None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from atlas_pipeline.model import Contract, DeployResult, Intent, Profile, QaResult, Status
+from atlas_pipeline.model import Contract, DeployResult, Intent, Profile, QaResult, RouteCheck, Status
 from atlas_pipeline.release.deploy import describe
 from atlas_pipeline.release.wording import one_line, problems
 
 Next = Literal["deploy", "qa", "recap", "retry", "escalate"]
 MAX_SENTENCES = 20
 OUTPUT_LINES = 10
+BROWSER_UNAVAILABLE = "browser_unavailable"
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,15 @@ def _after_code(deploy: DeployResult | None, qa: QaResult | None, *, last: bool)
         return ReleaseDecision("qa", None, "qa_due")
     if qa.ok:
         return ReleaseDecision("recap", Status.ACTIONED, "qa_passed")
+    if qa.checks and all(check.ok or not_looked_at(check) for check in qa.checks):
+        # The house lacks a browser: no agent can mend that, and three more sessions would only cost.
+        return ReleaseDecision("escalate", Status.ESCALATED, BROWSER_UNAVAILABLE)
     return _failed("qa_failed", "qa_failed_max_attempts", last=last)
+
+
+def not_looked_at(check: RouteCheck) -> bool:
+    """Whether the check failed because there was no browser to look with."""
+    return any(error.startswith(f"{BROWSER_UNAVAILABLE}:") for error in check.errors)
 
 
 def _failed(code: str, last_code: str, *, last: bool) -> ReleaseDecision:

@@ -91,10 +91,14 @@ def record_listing(conn: Connection, listing: Listing, *, max_bytes: int) -> lis
 def due_keys(conn: Connection, limit: int) -> list[str]:
     """Keys whose intake is not finished, is not leased to a live run and may be tried now; oldest first."""
     rows = conn.execute(
-        "select l.message_key from atlas.mailbox_ledger l left join atlas.inbox i using (message_key) "
-        "left join atlas.inbox_claims c on c.message_key = l.message_key and c.until > now() "
-        "where c.message_key is null and l.not_before <= now() and l.gone_at is null and l.refused_code is null "
-        "and l.duplicate_of is null and (l.fetched_at is null or i.status = 'received') order by l.seq limit %s",
+        # Two halves, each by its own index: joined by an OR, the look would read the whole ledger three times a minute.
+        "with unfinished as (select message_key from atlas.mailbox_ledger "
+        "where fetched_at is null and gone_at is null and refused_code is null "
+        "union select message_key from atlas.inbox where status = 'received') "
+        "select l.message_key from unfinished join atlas.mailbox_ledger l using (message_key) "
+        "where l.not_before <= now() and l.gone_at is null and l.refused_code is null and l.duplicate_of is null "
+        "and not exists (select from atlas.inbox_claims c where c.message_key = l.message_key and c.until > now()) "
+        "order by l.seq limit %s",
         (limit,),
     )
     return [row["message_key"] for row in rows]
@@ -153,16 +157,6 @@ def settled(conn: Connection, key: str) -> None:
         "where message_key = %s and (waits > 0 or wait_code is not null)",
         (key,),
     )
-
-
-def waits(conn: Connection, keys: Sequence[str]) -> dict[str, int]:
-    """How often each key has been tried without success: transient waits and unfinished starts together."""
-    found = conn.execute(
-        "select l.message_key, l.waits + coalesce(c.tries, 0) as n from atlas.mailbox_ledger l "
-        "left join atlas.inbox_claims c using (message_key) where l.message_key = any(%s)",
-        (list(keys),),
-    )
-    return {row["message_key"]: row["n"] for row in found}
 
 
 def last_read(conn: Connection) -> dict[str, float]:

@@ -98,6 +98,14 @@ def test_a_report_without_checks_has_not_passed() -> None:
     assert ask(deploy=GOOD_DEPLOY, qa=QaResult(())).next == "retry"
 
 
+def test_a_missing_browser_calls_a_human_and_not_another_agent() -> None:
+    """No agent can install one; a fault that was found beside it is still worth another attempt."""
+    unseen = RouteCheck("/x", "browser", ok=False, status=None, milliseconds=0, errors=("browser_unavailable: …",))
+    expected = ReleaseDecision("escalate", Status.ESCALATED, "browser_unavailable")
+    assert ask(deploy=GOOD_DEPLOY, qa=QaResult((GOOD, unseen))) == expected
+    assert ask(deploy=GOOD_DEPLOY, qa=QaResult((BAD, unseen))).next == "retry"
+
+
 def test_a_failed_deployment_counts_like_failed_checks() -> None:
     """With its own code."""
     assert ask(deploy=BAD_DEPLOY) == ReleaseDecision("retry", Status.QA_FAILED, "deploy_exit_nonzero")
