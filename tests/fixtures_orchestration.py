@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import dagster as dg
 import psycopg
@@ -227,9 +228,8 @@ def atlas(somewhere: Path) -> Atlas:
     """Run a verb in this process, in an empty folder, with the variables given and no other of ours."""
 
     def run(*arguments: str | os.PathLike[str], **variables: str) -> Said:
-        with pytest.MonkeyPatch.context() as environment:
-            for name, value in variables.items():
-                environment.setenv(name, value)
+        # The whole environment is put back: a verb under ATLAS_DEMO adds the demo's defaults to it.
+        with patch.dict(os.environ, variables):
             result = CliRunner().invoke(main, [os.fspath(argument) for argument in arguments], prog_name="atlas")
         return Said(result.exit_code, result.stdout, result.stderr)
 
