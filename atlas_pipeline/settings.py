@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
@@ -134,6 +135,11 @@ class Settings(BaseSettings):
     def home_dir(self) -> Path:
         """The state folder as an absolute path."""
         return self.home.resolve()
+
+    @property
+    def house_id(self) -> str:
+        """Tells this house's processes from those of another on the same machine; the same after each restart."""
+        return hashlib.sha256(str(self.home_dir).encode()).hexdigest()[:16]
 
 
 def load() -> Settings:

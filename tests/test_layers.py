@@ -40,7 +40,7 @@ MAY = {
     # orchestration: see IMPORTERS_OF_ORCHESTRATION
     "cli": FREE
     | {"settings", "store", "embedded", "flow", "orchestration"}
-    | {"mailbox", "scan", "ocr", "classify", "calibration"},
+    | {"mailbox", "scan", "ocr", "classify", "release", "calibration"},
     "definitions": {"orchestration"},
     "__main__": {"cli"},
 }

@@ -5,7 +5,6 @@ Production runs the same processes as units of their own (README); nothing here 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import subprocess
@@ -64,7 +63,7 @@ class House:
     @property
     def marker(self) -> str:
         """Every process of this house carries it in its environment, so that none is overlooked or taken for ours."""
-        return hashlib.sha256(str(self.settings.home_dir).encode()).hexdigest()[:16]
+        return self.settings.house_id
 
     def sweep(self) -> None:
         """End what an earlier house left when it was killed."""

@@ -84,6 +84,11 @@ def spawn(parts: Parts, key: str, attempt: int, *, run_id: str, was_cancelled: W
         return _run(parts, key, attempt, started, was_cancelled)
 
 
+def marker_of(parts: Parts, spawn_id: int) -> str:
+    """What the processes of a spawn are found by; another house on this machine has a spawn of the same number."""
+    return f"{parts.settings.house_id}-{spawn_id}"
+
+
 def _already_ok(parts: Parts, key: str, attempt: int) -> bool:
     """An agent that ended ok is never started again: what comes after it is resumed instead."""
     with parts.db.transaction() as conn:
@@ -100,7 +105,7 @@ def settle_lost(parts: Parts, key: str) -> bool:
     with parts.db.transaction() as conn:
         orphans = spawns.live_of(conn, key)
     for orphan in orphans:
-        reaped = stop_spawn(str(orphan.id), orphan.pid, orphan.pid_started)
+        reaped = stop_spawn(marker_of(parts, orphan.id), orphan.pid, orphan.pid_started)
         with parts.db.transaction() as conn:
             spawns.finish(conn, orphan.id, status="lost", code="owner_died")
             state = tracking.require(conn, key)
@@ -199,7 +204,7 @@ def _agent(parts: Parts, attempt: int, started: Started, tree: worktree.Worktree
     result_file = result_path(started.folder)
     previous: Sequence[str] = worktree.commits(tree) if tree and attempt > 1 else ()
     spec = AgentSpec(
-        spawn_id=str(started.spawn_id),
+        spawn_id=marker_of(parts, started.spawn_id),
         agent_bin=parts.agent_bin,
         cwd=cwd,
         prompt=briefing.user_prompt(

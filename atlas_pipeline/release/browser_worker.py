@@ -11,7 +11,6 @@ decided here.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -22,7 +21,6 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import Any
 
-import psutil
 from playwright.sync_api import (
     Browser,
     BrowserContext,
@@ -38,6 +36,7 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from atlas_pipeline.release.address import credentials, origin, route_url, site_root
 from atlas_pipeline.release.browser_watch import Watch
+from atlas_pipeline.release.processes import MARKER, stop_others
 from atlas_pipeline.release.wording import answered, one_line
 
 FLAGS = (
@@ -71,13 +70,24 @@ SOMETHING_TO_SEE = """() => {
 }"""
 
 
+# Held by whoever ends the browser and removes its files: the other of the two threads must not end the process meanwhile.
+_tidying = threading.Lock()
+
+
 def main(arguments: list[str]) -> int:
     """Serve orders from standard input until it ends. Exit code 3: the browser could not be started.
 
-    Arguments: Chromium's path, and the folder for temporary files, which the parent removes, or this process when the
-    parent no longer can.
+    Arguments: Chromium's path, and the folder for temporary files, which is removed at the end.
     """
     executable, folder = arguments
+    try:
+        return _serve(executable, folder)
+    finally:
+        with _tidying:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _serve(executable: str, folder: str) -> int:
     with sync_playwright() as playwright:
         try:
             browser = playwright.chromium.launch(executable_path=executable, args=list(FLAGS), chromium_sandbox=False)
@@ -212,14 +222,11 @@ def _listen(lines: SimpleQueue[str], folder: str) -> None:
         lines.put(line)
     lines.put("")
     time.sleep(ORPHAN_SECONDS)
-    children = psutil.Process().children(recursive=True)
-    for child in children:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            child.kill()
-    # A browser that is still dying writes into the folder that is being removed.
-    psutil.wait_procs(children, timeout=5)
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(4)
+    with _tidying:
+        # Descendants would not do: a browser's helpers put themselves under init, and write into the folder to be removed.
+        stop_others(os.environ[MARKER])
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(4)
 
 
 def _say(answer: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from atlas_pipeline.flow import operator, spawning, watching
 from atlas_pipeline.flow.spawning import Report
 from atlas_pipeline.flow.stage import Outcome, StageDone, StageFailed
 from atlas_pipeline.model import Intent, Profile, Status
+from atlas_pipeline.spawn.environment import SPAWN_ID
 from atlas_pipeline.spawn.processes import marked
 from atlas_pipeline.spawn.select import Live
 from atlas_pipeline.store import spawns
@@ -30,6 +32,11 @@ SetMode = Callable[[str], None]
 def mode(monkeypatch: pytest.MonkeyPatch) -> SetMode:
     """How the stand-in agent behaves: a variable that it reads."""
     return lambda name: monkeypatch.setenv("ATLAS_STANDIN_MODE", name)
+
+
+def processes(bench: Bench, spawn_id: int) -> list[psutil.Process]:
+    """Everything that runs for this spawn of this house."""
+    return marked(spawning.marker_of(bench.parts, spawn_id))
 
 
 def refused(report: Report) -> str:
@@ -218,7 +225,7 @@ def test_an_agent_that_ends_badly_puts_the_message_back_among_the_candidates(
     assert bench.spawn(key) == StageFailed("spawn_result", key, code)
     assert (bench.status(key), bench.codes(key, "spawn_failed")) == (Status.CLASSIFIED, [code])
     spawn = bench.latest(key)
-    assert (spawn.status, spawn.code, marked(str(spawn.id))) == ("failed", code, [])
+    assert (spawn.status, spawn.code, processes(bench, spawn.id)) == ("failed", code, [])
     assert bench.rows("select spawn_count, error_count from atlas.agents where codename = %s", spawn.agent) == [
         {"spawn_count": 1, "error_count": 1}
     ]
@@ -241,7 +248,7 @@ def test_a_silent_agent_is_ended_by_its_time_limits(bench: Bench, mode: SetMode)
     mode("hang")
     key = question(bench)
     assert bench.again(spawn_idle_timeout_seconds=1).spawn(key) == StageFailed("spawn_result", key, "timeout_idle")
-    assert marked(str(bench.latest(key).id)) == []
+    assert processes(bench, bench.latest(key).id) == []
 
 
 def test_a_repository_that_is_gone_is_a_failed_spawn(bench: Bench) -> None:
@@ -285,7 +292,7 @@ def test_a_run_that_an_operator_cancels_ends_its_agent_and_is_escalated(bench: B
     interrupted(bench, key, cancelled=True)
     spawn = bench.latest(key)
     assert (bench.status(key), bench.state(key).reason_code) == (Status.ESCALATED, "cancelled_by_hand")
-    assert (spawn.status, marked(str(spawn.id))) == ("cancelled", [])
+    assert (spawn.status, processes(bench, spawn.id)) == ("cancelled", [])
     assert bench.one("select count(*) from atlas.notifications") == 1
     assert watching.follow_ups(bench.parts, []) == []
 
@@ -296,7 +303,7 @@ def test_a_run_that_a_shutdown_interrupts_is_asked_for_again(bench: Bench, mode:
     interrupted(bench, key, cancelled=False)
     spawn = bench.latest(key)
     assert (bench.status(key), bench.state(key).reason_code) == (Status.CLASSIFIED, "interrupted")
-    assert (spawn.status, marked(str(spawn.id))) == ("lost", [])
+    assert (spawn.status, processes(bench, spawn.id)) == ("lost", [])
     (due,) = watching.follow_ups(bench.parts, [])
     assert (due.message_key, due.attempt) == (key, 1)
     mode("ok")
@@ -311,7 +318,7 @@ def test_a_worker_killed_under_its_agent_is_noticed_and_the_agent_is_started_aga
     with killed_at_the_end(bench.worker("spawn", key, "1", ATLAS_STANDIN_MODE="hang")) as worker:
         wait_until(lambda: bench.one("select count(*) from atlas.spawn_events") > 0, 30)
         spawn = bench.latest(key)
-        assert marked(str(spawn.id)) != []
+        assert processes(bench, spawn.id) != []
         # While the owner lives nobody else starts one, and nobody asks for one.
         assert refused(bench.spawn(key)) == "lock_held"
         assert watching.follow_ups(bench.parts, []) == []
@@ -326,8 +333,22 @@ def test_a_worker_killed_under_its_agent_is_noticed_and_the_agent_is_started_aga
         {"try": 1, "status": "lost", "code": "owner_died"},
         {"try": 2, "status": "ok", "code": "ok"},
     ]
-    assert marked(str(spawn.id)) == []
+    assert processes(bench, spawn.id) == []
     assert bench.codes(key, "spawn_failed") == ["owner_died"]
+
+
+def test_the_agents_of_another_house_on_the_machine_are_left_alone(bench: Bench, tmp_path: Path, mode: SetMode) -> None:
+    """Its spawns are numbered from one as well."""
+    key = question(bench)
+    mode("ok")
+    assert isinstance(bench.spawn(key), StageDone)
+    spawn_id = bench.latest(key).id
+    other = bench.again(home=tmp_path / "other")
+    with subprocess.Popen(["sleep", "60"], env={SPAWN_ID: spawning.marker_of(other.parts, spawn_id)}) as theirs:
+        bench.change("update atlas.spawns set status = 'running'")
+        assert spawning.settle_lost(bench.parts, key)
+        assert theirs.poll() is None
+        theirs.kill()
 
 
 def test_the_lock_guard_reaps_an_agent_without_an_owner_and_raises_one_alarm(bench: Bench) -> None:
@@ -339,12 +360,12 @@ def test_the_lock_guard_reaps_an_agent_without_an_owner_and_raises_one_alarm(ben
         psutil.Process(spawn.pid).suspend()  # a wrapper that can't notice that its parent is gone
         worker.send_signal(signal.SIGKILL)
         worker.wait(timeout=10)
-    assert marked(str(spawn.id)) != []
+    assert processes(bench, spawn.id) != []
     bench.later()
     psutil.Process(spawn.pid).kill()
     wait_until(lambda: not psutil.pid_exists(spawn.pid or 0) or psutil.Process(spawn.pid).status() == "zombie")
     assert watching.guard_locks(bench.parts) == {"live": 1, "reaped": 1, "zombies": 0}
-    assert marked(str(spawn.id)) == []
+    assert processes(bench, spawn.id) == []
     assert (bench.status(key), bench.alarms()) == (Status.CLASSIFIED, ["spawn_owner_died"])
     assert watching.guard_locks(bench.parts) == {"live": 0, "reaped": 0, "zombies": 0}
 

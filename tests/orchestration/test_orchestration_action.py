@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 
 from atlas_pipeline.flow import operator
+from atlas_pipeline.flow.spawning import marker_of
 from atlas_pipeline.model import Intent, Status
 from atlas_pipeline.spawn.processes import marked
 from tests.fixtures_flow import ROOT, judged, letter
@@ -153,7 +154,7 @@ def test_an_interrupted_run_stops_its_agent_and_puts_the_row_right(dagster_house
     key, run_id = question(dagster_house), str(uuid.uuid4())
     with worker(dagster_house, key, run_id) as process:
         spawn = dagster_house.bench.latest(key)
-        assert marked(str(spawn.id)) != []
+        assert marked(marker_of(dagster_house.bench.parts, spawn.id)) != []
         run = dagster_house.instance.get_run_by_id(run_id)
         assert run is not None
         if by_hand:
@@ -161,7 +162,7 @@ def test_an_interrupted_run_stops_its_agent_and_puts_the_row_right(dagster_house
         process.send_signal(signal.SIGINT)
         process.wait(timeout=30)
     ended, state = dagster_house.bench.latest(key), dagster_house.bench.state(key)
-    assert marked(str(spawn.id)) == []
+    assert marked(marker_of(dagster_house.bench.parts, spawn.id)) == []
     if by_hand:
         assert (ended.status, ended.code) == ("cancelled", "cancelled_by_hand")
         assert (state.status, state.reason_code) == (Status.ESCALATED, "cancelled_by_hand")
