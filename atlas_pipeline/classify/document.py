@@ -24,7 +24,8 @@ def document_of(facts: ClassifyFacts) -> str:
     """Subject, body and OCR text. Of a forward: what the forwarder wrote above it, then the original's body."""
     forward = facts.forward
     subject = without_prefixes((forward.subject if forward.found else None) or facts.subject)
-    inner = forward.body if forward.found else None
+    # A rule that forwards leaves the mail as it was: there is nothing above it.
+    inner = forward.body if forward.found and forward.method != "automatic" else None
     body = f"{_before_forward(facts.body_text)}\n{inner}" if inner else _own_words(facts.body_text)
     return clean_text("\n".join(part for part in (subject, body.strip(), facts.ocr_text.strip()) if part))
 

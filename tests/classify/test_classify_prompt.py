@@ -118,6 +118,12 @@ def test_the_document_of_a_forward_is_the_forwarders_note_and_the_original() -> 
     assert document == "Horaires\nPeux-tu t'en occuper ?\n\nMerci de changer nos horaires.\naffiche"
 
 
+def test_what_a_rule_forwarded_stands_in_the_document_once() -> None:
+    """Its body is the mail's own."""
+    forward = Forward(True, "automatic", 0.9, Address(None, "c@client.example"), "Horaires", None, "Bonjour, oui.")
+    assert document_of(facts("Bonjour, oui.", subject="Horaires", forward=forward)) == "Horaires\nBonjour, oui."
+
+
 def test_quoted_lines_and_signatures_are_left_out_unless_nothing_else_is_there() -> None:
     body = (
         "Bonjour, oui.\n\nLe lun. 2 nov. 2026 à 10:00, Ann <a@b.example> a écrit :\n> ancien texte\n-- \nAnn\nDirection"
