@@ -81,22 +81,27 @@ class Address:
 
 @dataclass(frozen=True)
 class ListedMail:
-    """One mail as a mailbox lists it: no body. ``uid`` is IMAP's UID in decimal, or a Maildir's unique name."""
+    """One mail as a mailbox lists it: no body. ``uid`` is IMAP's UID in decimal, or a Maildir's unique name.
+
+    ``message_id`` is asked for only where known mails have to be found again under new UIDs.
+    """
 
     uid: str
     internal_date: datetime
     size: int
     seen: bool
+    message_id: str | None = None
 
 
 @dataclass(frozen=True)
 class Listing:
-    """One look at a mailbox. ``uid_next`` is None for a Maildir, whose names have no order."""
+    """One look at a mailbox. ``uid_next`` is None for a Maildir, whose names have no order; ``more`` is left for the next look."""
 
     mailbox: str
     uid_validity: int
     uid_next: int | None
     mails: tuple[ListedMail, ...]
+    more: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Forward:
-    """The mail inside a forward, as claimed by the text; ``found`` False means the mail is no forward."""
+    """The mail inside a forward, as claimed by the text; ``found`` False means the mail is no forward.
+
+    ``forwarder`` is who passed it on, where the outer From does not say so (automatic forwarding). ``conflict``: two parts
+    of the mail name different senders.
+    """
 
     found: bool
     method: str | None = None
@@ -129,6 +138,8 @@ class Forward:
     subject: str | None = field(default=None, repr=False)
     date: str | None = None
     body: str | None = field(default=None, repr=False)
+    forwarder: Address = Address()
+    conflict: bool = False
 
 
 @dataclass(frozen=True)

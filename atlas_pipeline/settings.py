@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -16,10 +18,29 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 CommaList = Annotated[tuple[str, ...], NoDecode]
 
 
+# Minute, hour, day of the month, month, day of the week.
+_CRON_BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+_CRON_ITEM = re.compile(r"(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?")
+
+
+def _is_cron_field(text: str, bounds: tuple[int, int]) -> bool:
+    low, high = bounds
+    for item in text.split(","):
+        match = _CRON_ITEM.fullmatch(item)
+        if match is None or match.group(3) == "0":
+            return False
+        ends = [int(end) for end in match.group(1, 2) if end is not None]
+        if not all(low <= end <= high for end in ends) or ends != sorted(ends):
+            return False
+    return True
+
+
 class Settings(BaseSettings):
     """The configuration of one Atlas instance. Lists are comma-separated; durations say their unit in their name."""
 
-    model_config = SettingsConfigDict(env_prefix="ATLAS_", extra="ignore", hide_input_in_errors=True, frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="ATLAS_", env_ignore_empty=True, extra="ignore", hide_input_in_errors=True, frozen=True
+    )
 
     # Where things are
     home: Path = Field(
@@ -35,19 +56,37 @@ class Settings(BaseSettings):
     language: str = Field("fr", description="Language of recaps and labels: fr or en")
     time_zone: str = Field("Europe/Paris", description="Time zone of month borders and of dates shown to people")
     ui_host: str = Field("127.0.0.1", description="Address the Dagster UI listens on")
-    ui_port: int = Field(3000, description="Port of the Dagster UI; the next free one is taken when it is in use")
+    ui_port: int = Field(
+        3000, ge=1, le=65535, description="Port of the Dagster UI; the next free one is taken when it is in use"
+    )
 
     # Mailbox
     imap_url: SecretStr | None = Field(
         None, description="imaps://user:password@host[:port]/FOLDER; imap:// is refused unless on loopback"
     )
+    imap_oauth_token_url: str | None = Field(
+        None, description="XOAUTH2: the provider's token endpoint; the IMAP URL then has no password"
+    )
+    imap_oauth_client_id: str | None = Field(None, description="XOAUTH2: the client's id")
+    imap_oauth_client_secret: SecretStr | None = Field(
+        None, description="XOAUTH2: the client's secret, where it has one"
+    )
+    imap_oauth_refresh_token: SecretStr | None = Field(None, description="XOAUTH2: the refresh token")
+    imap_oauth_scope: str | None = Field(
+        None, description="XOAUTH2: the scope to ask for, where the provider wants one"
+    )
     imap_ca_file: Path | None = Field(None, description="Certificate authority for the IMAP server, PEM")
-    imap_timeout_seconds: float = Field(30.0, description="Time-out of one IMAP command")
+    imap_timeout_seconds: float = Field(30.0, gt=0, description="Time-out of one IMAP command")
     maildir: Path | None = Field(None, description="A Maildir to read in place of IMAP")
-    poll_seconds: int = Field(60, description="Interval of the mailbox sensor")
-    max_message_bytes: int = Field(50_000_000, description="Larger mails get a row and a coded reason, and stay unread")
+    poll_seconds: int = Field(60, gt=0, description="Interval of the mailbox sensor")
+    max_message_bytes: int = Field(
+        50_000_000, gt=0, description="Larger mails get a row and a coded reason, and stay unread"
+    )
 
     # Who is who
+    understanding_timeout_seconds: float = Field(
+        60.0, gt=0, description="Time limit for understanding one mail; a mail that exceeds it twice is set aside"
+    )
     founder_addresses: CommaList = Field((), description="The founder's addresses")
     team_domains: CommaList = Field((), description="Domains of the team: the only ones a mail may be sent to")
     team_recipients: CommaList = Field((), description="Who gets the recaps")
@@ -59,15 +98,15 @@ class Settings(BaseSettings):
     clamd: str | None = Field(
         None, description="clamd: unix:/path/to/socket or tcp:host:port; absent: messages wait in received"
     )
-    clamd_timeout_seconds: float = Field(30.0, description="Time-out of one scan")
+    clamd_timeout_seconds: float = Field(30.0, gt=0, description="Time-out of one scan")
     clamd_stream_max_bytes: int = Field(
-        26_214_400, description="clamd's StreamMaxLength; larger is unscannable without asking"
+        26_214_400, gt=0, description="clamd's StreamMaxLength; larger is unscannable without asking"
     )
     tesseract: str = Field("tesseract", description="The tesseract program")
     ocr_languages: str = Field("fra+eng", description="Languages handed to tesseract -l")
-    ocr_timeout_seconds: float = Field(20.0, description="Time limit for one image")
-    ocr_max_images: int = Field(10, description="Images read in one mail")
-    ocr_max_pixels: int = Field(40_000_000, description="Larger images are skipped with a code")
+    ocr_timeout_seconds: float = Field(20.0, gt=0, description="Time limit for one image")
+    ocr_max_images: int = Field(10, gt=0, description="Images read in one mail")
+    ocr_max_pixels: int = Field(40_000_000, gt=0, description="Larger images are skipped with a code")
 
     # AI
     mistral_api_key: SecretStr | None = Field(
@@ -77,31 +116,31 @@ class Settings(BaseSettings):
     )
     mistral_url: str = Field("https://api.mistral.ai", description="Base URL of Mistral's API")
     classification_model: str = Field("mistral-small-latest", description="Model of the classification task")
-    classification_timeout_seconds: float = Field(30.0, description="Time-out of one classification call")
+    classification_timeout_seconds: float = Field(30.0, gt=0, description="Time-out of one classification call")
     embedding_model: str = Field("mistral-embed", description="Model of the embedding task")
-    confidence_floor: float = Field(0.5, description="Below it the intent is forced to noise")
-    uncertainty_threshold: float = Field(0.7, description="Below it classification_uncertain is audited")
+    confidence_floor: float = Field(0.5, ge=0, le=1, description="Below it the intent is forced to noise")
+    uncertainty_threshold: float = Field(0.7, ge=0, le=1, description="Below it classification_uncertain is audited")
 
     # Spawn
     spawn_enabled: bool = Field(True, description="Kill switch: 0 starts no agent; rows wait in classified")
     agent_bin: Path | None = Field(None, description="The Claude Code CLI; absent outside the demo: messages wait")
     agent_model: str = Field("sonnet", description="Model of the agent")
-    spawn_timeout_seconds: int = Field(2400, description="Time limit of one agent (40 minutes)")
-    spawn_start_timeout_seconds: int = Field(120, description="Time limit until an agent's first event")
-    spawn_idle_timeout_seconds: int = Field(1200, description="Longest silence of a running agent")
-    spawn_max_per_cycle: int = Field(3, description="Agents started by one cycle")
-    spawn_max_live: int = Field(3, description="Agents alive at once, queued runs counted")
+    spawn_timeout_seconds: int = Field(2400, gt=0, description="Time limit of one agent (40 minutes)")
+    spawn_start_timeout_seconds: int = Field(120, gt=0, description="Time limit until an agent's first event")
+    spawn_idle_timeout_seconds: int = Field(1200, gt=0, description="Longest silence of a running agent")
+    spawn_max_per_cycle: int = Field(3, gt=0, description="Agents started by one cycle")
+    spawn_max_live: int = Field(3, gt=0, description="Agents alive at once, queued runs counted")
     spawn_quiet_seconds: int = Field(
-        3600, description="No new spawn of a message within this time of the last spawn audit"
+        3600, ge=0, description="No new spawn of a message within this time of the last spawn audit"
     )
     spawn_cron: str = Field("2-59/5 * * * *", description="When the spawn cycle runs")
     max_attempts: int = Field(3, ge=1, le=3, description="QA iterations of one chantier, 3 at most")
-    max_tries: int = Field(3, description="Starts of an agent within one attempt")
+    max_tries: int = Field(3, gt=0, description="Starts of an agent within one attempt")
 
     # Release
-    deploy_timeout_seconds: int = Field(900, description="Time limit of the deploy command (15 minutes)")
+    deploy_timeout_seconds: int = Field(900, gt=0, description="Time limit of the deploy command (15 minutes)")
     chromium: str = Field("chromium", description="The Chromium program")
-    qa_timeout_seconds: float = Field(20.0, description="Time limit for one route on one level")
+    qa_timeout_seconds: float = Field(20.0, gt=0, description="Time limit for one route on one level")
 
     # Recap
     smtp_url: SecretStr | None = Field(
@@ -114,8 +153,8 @@ class Settings(BaseSettings):
     mail_from: str | None = Field(None, description="Sender address of recaps")
 
     # Cadence of the safety nets
-    unfinished_seconds: int = Field(30, description="Interval of the sensor that picks up what was left behind")
-    claim_seconds: int = Field(900, description="Lease of a message being worked on")
+    unfinished_seconds: int = Field(30, gt=0, description="Interval of the sensor that picks up what was left behind")
+    claim_seconds: int = Field(900, gt=0, description="Lease of a message being worked on")
 
     @field_validator("founder_addresses", "team_domains", "team_recipients", "authserv_ids", mode="before")
     @classmethod
@@ -129,6 +168,24 @@ class Settings(BaseSettings):
     def _known_language(cls, value: str) -> str:
         if value not in {"fr", "en"}:
             raise ValueError("language_unknown")
+        return value
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError("time_zone_unknown") from None
+        return value
+
+    @field_validator("spawn_cron")
+    @classmethod
+    def _cron(cls, value: str) -> str:
+        """Five fields within their bounds: Dagster would find out late, in a log that nobody reads."""
+        fields = value.split()
+        if len(fields) != len(_CRON_BOUNDS) or not all(map(_is_cron_field, fields, _CRON_BOUNDS)):
+            raise ValueError("cron_malformed")
         return value
 
     @cached_property

@@ -240,7 +240,8 @@ class Bench:
         return [message_from_bytes(file.read_bytes(), policy=policy.default) for file in files]
 
     def later(self, key: str | None = None) -> None:
-        """An hour passes for everything that waits: leases, back-offs, heartbeats, mails in the outbox."""
+        """An hour passes for everything that waits: leases, back-offs, a mailbox left alone, heartbeats, mails in the outbox."""
+        self.change("update atlas.mailbox_pulse set retry_at = now()")
         self.change("update atlas.mailbox_ledger set not_before = now() - interval '1 second'")
         self.change(
             "update atlas.notifications set next_try_at = now() - interval '1 second', claimed_at = claimed_at - interval '1 hour'"
@@ -269,6 +270,12 @@ def _job(work: str) -> str:
 JOBS = {
     "intake": _job(
         "for one in intake.run(parts, sys.argv[2:], run_id=sys.argv[1]): print(one.stage, one.key, flush=True)"
+    ),
+    # Catastrophic backtracking, as a library's pattern shows it: in C, deaf to signals, the interpreter's lock in hand.
+    "intake_stuck": _job(
+        "import re; from atlas_pipeline.flow import understanding; real = understanding.read_mail\n"
+        "    understanding.read_mail = lambda raw, *rest: (b'STUCK' in raw and re.match('(a|a?)+$', 'a' * 64 + 'b')) or real(raw, *rest)\n"
+        "    for one in intake.run(parts, sys.argv[2:], run_id=sys.argv[1]): print(one.stage, one.key, flush=True)"
     ),
     "spawn": _job("spawning.spawn(parts, sys.argv[1], int(sys.argv[2]), run_id='worker', was_cancelled=lambda: False)"),
     "release": _job("releasing.release(parts, sys.argv[1], int(sys.argv[2]))"),

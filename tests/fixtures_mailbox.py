@@ -6,18 +6,23 @@ One server serves all tests: each test takes a user of its own (``dovecot.new_us
 from __future__ import annotations
 
 import grp
+import json
 import os
 import pwd
+import secrets
 import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 import pytest
 
@@ -33,7 +38,7 @@ ssl = yes
 ssl_cert = <{home}/cert.pem
 ssl_key = <{home}/key.pem
 disable_plaintext_auth = no
-auth_mechanisms = plain login
+auth_mechanisms = plain login xoauth2
 auth_failure_delay = 0
 mail_location = maildir:{home}/mail/%u
 first_valid_uid = 0
@@ -41,7 +46,13 @@ first_valid_gid = 0
 default_vsz_limit = 256M
 {users}
 passdb {{
+  driver = oauth2
+  mechanisms = xoauth2
+  args = {home}/oauth2.conf
+}}
+passdb {{
   driver = static
+  mechanisms = plain login
   args = password={password}
 }}
 userdb {{
@@ -73,6 +84,60 @@ protocol imap {{
 """
 
 
+class TokenServer(ThreadingHTTPServer):
+    """A provider on loopback: a token endpoint (RFC 6749) and the introspection endpoint (RFC 7662) that Dovecot asks.
+
+    ``answers`` are (status, object) to give first at the token endpoint; then each refresh gives a new token. ``asked`` holds
+    the forms that came in, ``accepted`` the tokens that are good, and whose they are.
+    """
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _TokenHandler)
+        self.answers: list[tuple[int, object]] = []
+        self.asked: list[dict[str, str]] = []
+        self.accepted: dict[str, str] = {}
+        self.user = ""
+
+    @property
+    def token_url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/token"
+
+    def begin(self, user: str) -> None:
+        """Forget the last test; tokens are this user's from now on."""
+        self.answers, self.asked, self.accepted, self.user = [], [], {}, user
+
+
+class _TokenHandler(BaseHTTPRequestHandler):
+    server: TokenServer
+
+    def do_POST(self) -> None:  # the library's name
+        form = dict(parse_qsl(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()))
+        if self.path == "/introspect":
+            user = self.server.accepted.get(form.get("token", ""))
+            self._say(200, {"active": user is not None, **({"email": user} if user else {})})
+            return
+        self.server.asked.append(form)
+        if self.server.answers:
+            self._say(*self.server.answers.pop(0))
+            return
+        token = f"ya29.{secrets.token_hex(8)}"
+        self.server.accepted[token] = self.server.user
+        self._say(200, {"access_token": token, "expires_in": 3599, "token_type": "Bearer"})
+
+    def _say(self, status: int, answer: object) -> None:
+        body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the library's name
+        """Say nothing."""
+
+
 @dataclass
 class Dovecot:
     """A running server. ``deliver`` drops a mail the way a delivery agent does."""
@@ -81,6 +146,7 @@ class Dovecot:
     port: int
     plain_port: int
     owner: tuple[int, int]
+    tokens: TokenServer
     host: str = "localhost"
     _names: Iterator[int] = field(default_factory=count)
 
@@ -149,15 +215,21 @@ def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
     pytest.fail("dovecot did not listen")
 
 
-@pytest.fixture(scope="session")
-def dovecot() -> Iterator[Dovecot]:
+@contextmanager
+def running_dovecot() -> Iterator[Dovecot]:
     """Start Dovecot in a folder of its own; mails belong to ``mail`` (or to us, when we are not root)."""
     # Not under pytest's own folder, which is 0700: the mail user has to reach its mailboxes.
     home = Path(tempfile.mkdtemp(prefix="atlas-dovecot-"))
     home.chmod(0o755)
     root = os.geteuid() == 0
     owner = (8, 8) if root else (os.getuid(), os.getgid())
-    server = Dovecot(home=home, port=free_port(), plain_port=free_port(), owner=owner)
+    tokens = TokenServer()
+    threading.Thread(target=tokens.serve_forever, daemon=True).start()
+    server = Dovecot(home=home, port=free_port(), plain_port=free_port(), owner=owner, tokens=tokens)
+    (home / "oauth2.conf").write_text(
+        f"introspection_mode = post\nintrospection_url = http://127.0.0.1:{tokens.server_port}/introspect\n"
+        "force_introspection = yes\nusername_attribute = email\nactive_attribute = active\nactive_value = true\n"
+    )
     _certificate(home)
     (home / "mail").mkdir()
     os.chown(home / "mail", *owner)
@@ -178,7 +250,16 @@ def dovecot() -> Iterator[Dovecot]:
     finally:
         process.terminate()
         process.wait(timeout=20)
+        tokens.shutdown()
+        tokens.server_close()
         shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def dovecot() -> Iterator[Dovecot]:
+    """One server for all tests."""
+    with running_dovecot() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -53,7 +53,7 @@ ONLY_IN = {
     "imapclient": {"mailbox/"},
     "playwright": {"release/"},
     # doctor and the embedded server ask a server before there is a pool; flow knows one error by name
-    "psycopg": {"store/", "embedded/postgres.py", "cli/doctor.py", "flow/inbox_steps.py"},
+    "psycopg": {"store/", "embedded/postgres.py", "cli/doctor.py", "flow/understanding.py"},
     "psycopg_pool": {"store/database.py"},
     "click": {"cli/"},
     "rich": {"cli/"},

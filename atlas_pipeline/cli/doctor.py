@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from atlas_pipeline.errors import AtlasError, NotConfigured
 from atlas_pipeline.flow.parts import Parts, opened
 from atlas_pipeline.release.browser_check import BrowserChecker
 from atlas_pipeline.settings import Settings
-from atlas_pipeline.store import audit, overview
+from atlas_pipeline.store import audit, mailboxes, overview
 from atlas_pipeline.store.migrate import pending
 
 _VERSION_SECONDS = 20.0
@@ -62,7 +63,10 @@ def examine(settings: Settings) -> Iterator[Finding]:
                 "real" if settings.dagster_url or settings.database_url else "embedded",
                 lambda: _dagster(settings),
             )
-        yield _mailbox(parts)
+        mailbox = _mailbox(parts)
+        yield mailbox
+        if url and mailbox.ok:
+            _rest_no_longer(parts)
         yield _guarded("antivirus", _kind(settings.clamd, settings), lambda: _antivirus(parts))
         yield _guarded("ocr", "real", lambda: _ocr(parts))
         yield _guarded("browser", "real", lambda: _browser(settings))
@@ -159,6 +163,14 @@ def _mailbox(parts: Parts) -> Finding:
     return _guarded("mailbox", kind, look)
 
 
+def _rest_no_longer(parts: Parts) -> None:
+    """The mailbox answers: the next look need not wait for the end of the pause that its failures have brought about."""
+    with contextlib.suppress(AtlasError):  # what is wrong with the database is a finding of its own
+        mailbox = parts.source().mailbox
+        with parts.db.transaction() as conn:
+            mailboxes.rest_no_longer(conn, mailbox)
+
+
 def _antivirus(parts: Parts) -> tuple[str, str]:
     version = parts.scanner.version()
     detail = (
@@ -221,6 +233,8 @@ def _agent_kind(settings: Settings) -> str:
 
 def _agent(parts: Parts) -> tuple[str, str]:
     version, _ = _program(str(parts.agent_bin), "--version")
+    if "Claude Code" not in version:
+        raise AtlasError("agent_unrecognised", program=parts.agent_bin.name)
     return version, f"model {parts.settings.agent_model}"
 
 
@@ -234,6 +248,7 @@ def _mail_exit(parts: Parts) -> tuple[str, str]:
     ]
     if strangers:
         raise AtlasError("recipient_outside_team_domains", count=len(strangers))
+    parts.mail_exit().check()
     way = "smtp" if settings.smtp_url else f"folder {settings.outbox_dir}"
     return "", f"{way}, {len(settings.team_recipients)} recipients"
 

@@ -17,7 +17,7 @@ from atlas_pipeline.embedded import demo as demo_parts
 from atlas_pipeline.embedded import outcome
 from atlas_pipeline.embedded.house import House, no_more_signals, only_one, stop_signals
 from atlas_pipeline.embedded.resolve import database_urls
-from atlas_pipeline.errors import NotConfigured
+from atlas_pipeline.errors import NotConfigured, Refused
 from atlas_pipeline.flow import teaching, watching
 from atlas_pipeline.flow.parts import Parts, opened
 from atlas_pipeline.settings import Settings, load
@@ -51,6 +51,8 @@ def migrate(check: bool) -> None:
 def up() -> None:
     """Run Dagster's UI, daemon and code server here until Ctrl-C; parts that are not configured stay absent."""
     settings = load()
+    if not settings.demo and settings.database_url is None and demo_parts.was_here(settings):
+        raise Refused("home_holds_the_demo", home=str(settings.home))
     _run(settings, lambda house, parts: _stay(house, parts, None))
 
 
@@ -75,11 +77,13 @@ def _run(settings: Settings, live: Callable[[House, Parts], None]) -> None:
     """Start, live, stop: whatever ends it, every process and the embedded database are stopped."""
     with only_one(settings.home_dir), stop_signals():
         house = House(settings, _say)
+        begun = False
         try:
             house.sweep()
             _say("database: starting" if settings.database_url is None else "database: as configured")
             urls = house.find_database()
             house.prepare(urls)
+            begun = True
             for name in apply_migrations(urls.atlas):
                 _say(f"database: applied {name}")
             with opened(settings, urls.atlas) as parts:
@@ -89,7 +93,7 @@ def _run(settings: Settings, live: Callable[[House, Parts], None]) -> None:
             no_more_signals()
             _say("stopping")
             house.stop()
-            _say("stopped; the state is kept, the next start goes on from here")
+            _say("stopped; the state is kept, the next start goes on from here" if begun else "stopped")
 
 
 def _start_dagster(house: House) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from atlas_pipeline.classify.redact import redact_ocr
 from atlas_pipeline.cli.common import plain, settings_now
 from atlas_pipeline.cli.tenants import read_tenant
 from atlas_pipeline.errors import AtlasError, Refused
-from atlas_pipeline.flow.inbox_steps import classify_facts, read_mail, resolve_tenant
+from atlas_pipeline.flow.inbox_steps import classify_facts, resolve_tenant
 from atlas_pipeline.flow.parts import Parts
+from atlas_pipeline.flow.understanding import read_mail
 from atlas_pipeline.mailbox import trust
 from atlas_pipeline.model import Address, Forward, ParsedMail, ScanResult, Tenant, Trust, Verdict
 from atlas_pipeline.ocr.mail import read_images
@@ -24,9 +26,12 @@ from atlas_pipeline.ocr.text import OcrText
 from atlas_pipeline.scan.mail import scan_mail
 from atlas_pipeline.text import clean_json, one_line
 
+# A mail over the limit is never fetched, so that nothing of it is known.
+_FACTS = ("message_id", "subject", "from", "date", "body_text", "attachments", "forward", "trust")
+
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=click.Path(readable=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, in the order given.")
 @click.option("--scan", "with_scan", is_flag=True, help="Ask the antivirus too.")
 @click.option("--classify", "with_classify", is_flag=True, help="Read pictures and classify too.")
@@ -39,13 +44,13 @@ from atlas_pipeline.text import clean_json, one_line
 def inspect(
     files: tuple[Path, ...], as_json: bool, with_scan: bool, with_classify: bool, tenants_file: Path | None
 ) -> None:
-    """What would be concluded of these mail files. Exit 1 if one could not be read."""
+    """What would be concluded of these mail files. Exit 1 if one could not be read, or a part that was asked for not had."""
     parts = Parts(settings_now(), "")
     everyone = _tenants(tenants_file)
     unread = 0
     for file in files:
         facts = conclude(parts, file, everyone, with_scan=with_scan, with_classify=with_classify)
-        unread += "error" in facts and "message_id" not in facts
+        unread += "error" in facts
         facts = {**facts, "file": _writable(facts["file"])}
         click.echo(json.dumps(clean_json(facts), default=plain, ensure_ascii=False) if as_json else _told(facts))
     if unread:
@@ -57,6 +62,11 @@ def conclude(
 ) -> dict[str, Any]:
     """All facts of one file. What was not asked for is absent, what was not found is null, what failed has an ``error``."""
     try:
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+            return {"file": str(file), "error": "no_regular_file"}
+        if status.st_size > parts.settings.max_message_bytes:
+            return {"file": str(file), **dict.fromkeys(_FACTS), "remarks": ["message_too_large"]}
         raw = file.read_bytes()
     except OSError as error:
         return {"file": str(file), "error": "file_unreadable", "errno": error.errno}
@@ -100,6 +110,8 @@ def _forward(forward: Forward) -> dict[str, Any]:
         "subject": forward.subject,
         "date": forward.date,
         "body": forward.body,
+        # Where the outer From does not name it already: automatic forwarding.
+        **({"forwarder": _address(forward.forwarder)} if forward.forwarder.address else {}),
     }
 
 
@@ -108,11 +120,14 @@ def _add_scan(parts: Parts, raw: bytes, mail: ParsedMail, facts: dict[str, Any])
         verdict = scan_mail(raw, mail.parts, parts.scanner)
     except AtlasError as error:
         facts["error"] = error.code
+        facts["scan"] = {"verdict": Verdict.ERROR.value, "signature": None, "code": error.code}
         return False
     results = dict(verdict.parts)
     for part, row in zip(mail.parts, facts["attachments"], strict=True):
         row["verdict"] = results.get(part.index, ScanResult(Verdict.ERROR)).verdict.value
     facts["scan"] = {"verdict": verdict.overall.value, "signature": verdict.raw.signature, "code": verdict.raw.code}
+    if verdict.overall is Verdict.ERROR:
+        facts["error"] = verdict.raw.code or "scan_error"
     return verdict.overall is Verdict.CLEAN
 
 

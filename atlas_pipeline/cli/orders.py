@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from atlas_pipeline.cli.common import actor, parts_now
+from atlas_pipeline.errors import Refused
 from atlas_pipeline.flow import operator, watching
 
 
@@ -21,17 +22,35 @@ def spawn(key: str | None, due: bool) -> None:
             click.echo(f"{key}: round {round_} is asked for")
             return
         keys = watching.request_due(parts, actor=actor())
+        if not keys:
+            watching.require_agent(parts)
     click.echo("\n".join(keys) if keys else "no candidate")
 
 
 @click.command()
-@click.argument("key")
+@click.argument("keys", nargs=-1, metavar="[KEY]...")
+@click.option("--failed", is_flag=True, help="Every message that is failed, after a fix, in place of naming them.")
 @click.option("--force", is_flag=True, help="Also when an agent was started for it already.")
-def reprocess(key: str, force: bool) -> None:
-    """Put a message back to received; the next intake scans and classifies it again."""
+def reprocess(keys: tuple[str, ...], failed: bool, force: bool) -> None:
+    """Put messages back to received; the next intake scans and classifies them again. Exit 1 where one was refused."""
+    if bool(keys) == failed:
+        raise click.UsageError("name message keys, or --failed")
     with parts_now() as parts:
-        operator.reprocess(parts.db, key, actor=actor(), force=force)
-    click.echo(f"{key}: received")
+        wanted = operator.failed_keys(parts.db) if failed else list(dict.fromkeys(keys))
+        refused = 0
+        for key in wanted:
+            try:
+                operator.reprocess(parts.db, key, actor=actor(), force=force)
+                click.echo(f"{key}: received")
+            except Refused as refusal:
+                if len(wanted) == 1:
+                    raise
+                refused += 1
+                click.echo(f"{key}: {refusal.code}", err=True)
+    if not wanted:
+        click.echo("no message is failed")
+    if refused:
+        raise SystemExit(1)
 
 
 @click.command()

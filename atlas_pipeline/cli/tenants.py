@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -59,8 +60,9 @@ def add(file: Path) -> None:
         raise Refused("tenant_not_json") from None
     one = read_tenant(text)
     with parts_now() as parts, parts.db.transaction() as conn:
+        known = store.get(conn, one.slug) is not None
         store.upsert(conn, one)
-    click.echo(one.slug)
+    click.echo(f"{one.slug}: {'replaced' if known else 'added'}")
 
 
 def read_tenant(text: str) -> Tenant:
@@ -87,17 +89,33 @@ def read_tenant(text: str) -> Tenant:
 
 
 _SLUG = re.compile("[a-z0-9-]+")
+_DOMAIN = re.compile(r"[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})+")
+_ADDRESS = re.compile(r"[^\s@<>\"]{1,64}@" + _DOMAIN.pattern)
+_URL = re.compile(r"https?://[^\s/]+\S*")
+# What git may be given: a folder, or a server over a transport that runs no command of the URL's choice (``ext::`` does).
+_REPOSITORY = re.compile(r"/\S.*|(https|ssh|file)://\S+|[\w.-]+@[\w.-]+:[^\s:]+")
+_ITEMS: dict[str, Callable[[str], object]] = {
+    "domains": _DOMAIN.fullmatch,
+    "contacts": _ADDRESS.fullmatch,
+    "zones": lambda zone: zone.strip() and not zone.startswith("/") and ".." not in zone.split("/"),
+    "default_routes": lambda route: route.startswith("/"),
+    "deploy_command": lambda word: word,
+    "repository": _REPOSITORY.fullmatch,
+    "preprod_url": _URL.fullmatch,
+}
 _LISTS = ("domains", "contacts", "zones", "deploy_command", "default_routes")
 
 
 def _fits(name: str, value: object) -> bool:
     if name in _LISTS:
-        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+        return isinstance(value, list) and all(isinstance(item, str) and _ITEMS[name](item) for item in value)
     if name in ("active", "internal"):
         return isinstance(value, bool)
     if name == "slug":
         return isinstance(value, str) and _SLUG.fullmatch(value) is not None
-    return isinstance(value, str) or (value is None and name in ("repository", "preprod_url", "version_route"))
+    if value is None:
+        return name in ("repository", "preprod_url", "version_route")
+    return isinstance(value, str) and bool(_ITEMS.get(name, str)(value))
 
 
 COMMANDS = [tenant]

@@ -60,6 +60,11 @@ def folders(settings: Settings) -> DemoFolders:
     return DemoFolders(settings.home_dir / "demo")
 
 
+def was_here(settings: Settings) -> bool:
+    """Whether this state folder's database holds the demo's tenant and mails."""
+    return (settings.home_dir / "demo" / "scene").is_file()
+
+
 def apply_defaults(settings: Settings) -> Settings:
     """Point every part that is not configured at the demo's, in this process's environment; the settings read anew."""
     place = folders(settings)

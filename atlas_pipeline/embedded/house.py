@@ -33,10 +33,17 @@ _ASKED_TO_STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Say = Callable[[str], None]
 
 
+_LOADED = "{workspaceOrError {... on Workspace {locationEntries {loadStatus locationOrLoadError {__typename}}}}}"
+
+
 @contextmanager
 def only_one(home: Path) -> Iterator[None]:
     """Hold the house: a second one on the same state folder is refused (``already_running``)."""
-    home.mkdir(parents=True, exist_ok=True)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        (home / LOCK).touch()
+    except OSError as error:
+        raise NotConfigured("home_unusable", home=str(home), reason=os.strerror(error.errno or 0)) from None
     with file_lock(home / LOCK, LOCK_SECONDS) as taken:
         if not taken:
             raise NotConfigured("already_running", home=home.name)
@@ -112,14 +119,17 @@ class House:
         self._processes.append((name, process))
 
     def start_dagster(self) -> None:
-        """Webserver, daemon and code server; returns when the UI answers. Raises PermanentError("dagster_not_started")."""
+        """Webserver, daemon and code server; returns when the UI answers and has loaded our code.
+
+        Raises PermanentError: ``dagster_not_started``, ``dagster_code_not_loaded``.
+        """
         port = self.settings.ui_port if port_is_free(self.settings.ui_port) else free_port()
         self.ui_url = f"http://{self.settings.ui_host}:{port}"
         dagster = str(Path(sys.executable).with_name("dagster"))
         command = [dagster, "dev", "-w", str(PROJECT / "workspace.yaml"), "-h", self.settings.ui_host, "-p", str(port)]
         self.start("dagster", command, self.environment)
         deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
+        while not (self._answers() and self._has_loaded()):
             self.check()
             if time.monotonic() > deadline:
                 raise PermanentError("dagster_not_started", seconds=START_SECONDS)
@@ -150,6 +160,17 @@ class House:
             return httpx.get(f"{self.ui_url}/server_info", timeout=2.0, trust_env=False).status_code == httpx.codes.OK
         except httpx.HTTPError:
             return False
+
+    def _has_loaded(self) -> bool:
+        """Whether our code is loaded: a house whose code does not load looks healthy and does nothing."""
+        try:
+            answer = httpx.post(f"{self.ui_url}/graphql", json={"query": _LOADED}, timeout=30.0, trust_env=False).json()
+            entries = answer["data"]["workspaceOrError"]["locationEntries"]
+        except (httpx.HTTPError, ValueError, LookupError, TypeError):
+            return False
+        if any((entry["locationOrLoadError"] or {}).get("__typename") == "PythonError" for entry in entries):
+            raise PermanentError("dagster_code_not_loaded", log="logs/dagster.log")
+        return bool(entries) and all(entry["loadStatus"] == "LOADED" for entry in entries)
 
     @contextmanager
     def _log(self, name: str) -> Iterator[IO[bytes]]:

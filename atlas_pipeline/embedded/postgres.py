@@ -173,7 +173,7 @@ class EmbeddedPostgres:
         status = self._run(prefix, "initdb", *arguments, "--auth-local=scram-sha-256", "--auth-host=scram-sha-256")
         if status != 0:
             shutil.rmtree(young, ignore_errors=True)
-            raise DatabaseUnavailable("postgres_initdb_failed", exit_status=status)
+            raise DatabaseUnavailable("postgres_initdb_failed", exit_status=status, log=str(self._root / "control.log"))
         young.rename(self._data)
 
     def _check_version(self) -> None:
@@ -201,7 +201,7 @@ class EmbeddedPostgres:
                 return
             if port_is_free(port):
                 break
-        raise DatabaseUnavailable("postgres_start_failed", exit_status=status)
+        raise DatabaseUnavailable("postgres_start_failed", exit_status=status, log=str(self._root / "postgres.log"))
 
     def _choose_port(self) -> int:
         """The port of last time, so that URLs stay good; another one when a foreign program sits on it."""
@@ -214,7 +214,7 @@ class EmbeddedPostgres:
     def _keep_port(self) -> bool:
         """Write down where the running server listens, as the fourth line of its pid file says; False if it is gone."""
         try:
-            port = int((self._data / "postmaster.pid").read_text(encoding="ascii").split("\n")[3])
+            port = int(self._pid_file().split("\n")[3])
         except (OSError, ValueError, IndexError):
             return False
         young = self._root / "port.tmp"
@@ -257,10 +257,14 @@ class EmbeddedPostgres:
     def _postmaster(self) -> int | None:
         """The id of the running postmaster. ``postmaster.pid`` alone proves nothing after a kill -9 or a reboot."""
         try:
-            pid = int((self._data / "postmaster.pid").read_text(encoding="ascii").split("\n", 1)[0])
+            pid = int(self._pid_file().split("\n", 1)[0])
         except (OSError, ValueError):
             return None
         return pid if start_time(pid) is not None and pid in self._server_processes() else None
+
+    def _pid_file(self) -> str:
+        # Its second line is the folder's path, in whatever letters that is written.
+        return (self._data / "postmaster.pid").read_text(encoding="utf-8", errors="replace")
 
     def _wait_for_orphans(self) -> None:
         """Backends outlive a killed postmaster inside a statement; a new server beside them would ruin the data."""

@@ -2,6 +2,8 @@
 
 stage       what a step reports            parts       the real or embedded component behind each stage
 discovery   mailbox → ledger               intake      one range of messages: fetch, understand, scan, read, classify
+fetching    bodies, once each              understanding   what they say        watchdog    a time limit for one mail
+pulse       whether the mailbox is read
 spawning    one agent for one message      releasing   deploy and checks        recapping   the last decision, the outbox
 watching    what was left behind           operator    what a human may order
 """

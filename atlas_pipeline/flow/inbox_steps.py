@@ -6,25 +6,21 @@ The text of pictures lives in a local variable of ``steps`` and nowhere else.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from email.utils import parseaddr
-
-import psycopg
+from collections.abc import Iterator
 
 from atlas_pipeline.classify.decide import classify
 from atlas_pipeline.classify.facts import ClassifyFacts
 from atlas_pipeline.classify.records import table_for, title_for
 from atlas_pipeline.classify.redact import redact_ocr
-from atlas_pipeline.errors import AtlasError, PoisonMessage, ScannerUnavailable
+from atlas_pipeline.errors import AtlasError, ScannerUnavailable
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.stage import Facts, Outcome, StageDone
+from atlas_pipeline.flow.understanding import Understood, understand
 from atlas_pipeline.mailbox import trust
-from atlas_pipeline.mailbox.parse import parse
 from atlas_pipeline.model import Decision, Intent, ParsedMail, Part, Status, Tenant, Trust, TrustLevel, Verdict
 from atlas_pipeline.ocr.mail import read_images
 from atlas_pipeline.ocr.text import OcrText
 from atlas_pipeline.scan.mail import MailVerdict, scan_mail
-from atlas_pipeline.settings import Settings
 from atlas_pipeline.store import audit, messages, tenants, tracking, verdicts, work
 from atlas_pipeline.store.database import Connection
 
@@ -33,10 +29,14 @@ LOGO_BYTES = 15_000
 _TEAM = (TrustLevel.FOUNDER, TrustLevel.TEAM)
 
 
-def steps(parts: Parts, key: str) -> Iterator[StageDone]:
-    """The four stages of one message in ``received``. Raises coded errors; the caller settles what they mean."""
-    mail, judged, original = understand(parts, key)
-    if original is not None:
+def steps(parts: Parts, key: str, known: Understood | None = None) -> Iterator[StageDone]:
+    """The four stages of one message in ``received``; ``known`` is what was understood of it in this run already.
+
+    Raises coded errors; the caller settles what they mean.
+    """
+    found = known or understand(parts, key)
+    mail, judged = found.mail, found.trust
+    if found.original is not None:
         for stage in ("raw_message", "scan_verdict", "ocr_text", "classification"):
             yield StageDone(stage, key, Outcome.DUPLICATE)
         return
@@ -73,62 +73,6 @@ def steps(parts: Parts, key: str) -> Iterator[StageDone]:
             "guards": len(decision.guards),
         },
     )
-
-
-def understand(parts: Parts, key: str) -> tuple[ParsedMail, Trust, str | None]:
-    """Parse the stored bytes and write what was understood; the third value is the key of the same mail known before.
-
-    Raises PoisonMessage("message_missing") where there are no bytes.
-    """
-    with parts.db.transaction() as conn:
-        raw = messages.raw(conn, key)
-        everyone = tenants.all_tenants(conn)
-    if raw is None:
-        raise PoisonMessage("message_missing")
-    mail, judged = read_mail(raw, parts.settings, everyone)
-    with parts.db.transaction() as conn:
-        original = messages.original_of(conn, key, mail)
-        if original is None:
-            try:
-                with conn.transaction():
-                    messages.store_understanding(conn, key, mail, judged, trust.requester(mail))
-            except psycopg.errors.UniqueViolation:
-                original = messages.original_of(conn, key, mail)
-        if original is not None:
-            messages.mark_duplicate(conn, key, original)
-            audit.record(conn, key, "duplicate", actor="intake", duplicate_of=original)
-        else:
-            audit.record(
-                conn,
-                key,
-                "received",
-                actor="intake",
-                parts=len(mail.parts),
-                remarks=list(mail.remarks),
-                trust=judged.level.value,
-            )
-            if judged.reason == "sender_forged_founder":
-                audit.record(conn, key, "sender_unauthenticated", actor="intake")
-    return mail, judged, original
-
-
-def read_mail(raw: bytes, settings: Settings, everyone: Sequence[Tenant]) -> tuple[ParsedMail, Trust]:
-    """Parse bytes and judge their sender, as the settings say who is who."""
-    mail = parse(raw, own_message_id_domain=own_message_id_domain(settings.mail_from))
-    judged = trust.judge(
-        mail,
-        founder_addresses=settings.founder_addresses,
-        team_domains=settings.team_domains,
-        tenants=everyone,
-        authserv_ids=settings.authserv_ids,
-    )
-    return mail, judged
-
-
-def own_message_id_domain(mail_from: str | None) -> str | None:
-    """The domain under which our own recaps get their Message-IDs."""
-    address = parseaddr(mail_from or "")[1]
-    return f"atlas.{address.rsplit('@', 1)[1].lower()}" if "@" in address else None
 
 
 def scan(parts: Parts, key: str, mail: ParsedMail) -> MailVerdict | None:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from atlas_pipeline.errors import AtlasError, InvalidAnswer, PoisonMessage, Refused, place_of
-from atlas_pipeline.flow import inbox_steps, operator
+from atlas_pipeline.flow import fetching, inbox_steps, operator
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.stage import INBOX_STAGES, Outcome, StageDone, StageFailed
-from atlas_pipeline.mailbox.source import MailSource
+from atlas_pipeline.flow.understanding import Understood, understand_batch
 from atlas_pipeline.model import Status
-from atlas_pipeline.store import audit, claims, ledger, messages, tracking
+from atlas_pipeline.store import audit, claims, ledger, tracking
 
 log = logging.getLogger(__name__)
 
 MAX_STARTS = 2
-_FLAG_BATCH = 50
+_AT_HAND_BYTES = 64_000_000
 # SQLSTATE classes that are about the values given: data exceptions, and limits of rows and indexes.
 _DATA_REFUSED = ("22", "54")
 
@@ -38,14 +39,33 @@ def run(parts: Parts, keys: Sequence[str], *, run_id: str, redo: bool = False) -
     with parts.db.transaction() as conn:
         leased = claims.lease(conn, keys, run_id=run_id, seconds=parts.settings.claim_seconds)
     mine = set(leased)
-    fetch_failed = _fetch(parts, leased)
+    known = AtHand(parts, run_id)
+    fetch_failed = fetching.fetch(parts, leased, known.take)
     for key in keys:
         if key not in mine:
             yield from _same(key, Outcome.WAITING)
         elif key in fetch_failed:
             yield from _not_fetched(parts, key, fetch_failed[key], run_id=run_id)
         else:
-            yield from _one(parts, key, run_id=run_id)
+            yield from _one(parts, key, run_id=run_id, known=known.found.pop(key, None))
+
+
+@dataclass
+class AtHand:
+    """What was understood of mails fetched by this run: as much of it as memory is meant for, the rest is parsed again."""
+
+    parts: Parts
+    run_id: str
+    found: dict[str, Understood] = field(default_factory=dict)
+    held: int = 0
+
+    def take(self, mails: fetching.Kept) -> None:
+        """Understand a batch that is committed."""
+        sizes = {key: len(raw) for key, raw in mails}
+        for key, one in understand_batch(self.parts, mails, run_id=self.run_id).items():
+            if self.held + sizes[key] <= _AT_HAND_BYTES:
+                self.found[key] = one
+                self.held += sizes[key]
 
 
 def _reopen(parts: Parts, keys: Sequence[str]) -> None:
@@ -54,63 +74,6 @@ def _reopen(parts: Parts, keys: Sequence[str]) -> None:
             operator.reprocess(parts.db, key, actor="redo", force=False)
         except Refused as refusal:
             log.info("redo left %s alone: %s", key, refusal.code)
-
-
-def _fetch(parts: Parts, keys: Sequence[str]) -> dict[str, str]:
-    """Bring in the bodies that are not stored yet, then flag them; return the keys that failed with their codes."""
-    with parts.db.transaction() as conn:
-        wanted = [
-            row
-            for row in ledger.rows(conn, keys)
-            if not row.fetched and not row.gone and row.refused_code is None and row.duplicate_of is None
-        ]
-    if not wanted:
-        return {}
-    # Listed in another mailbox, or under a numbering that is over: a UID would name another mail by now.
-    failed = {row.message_key: "mailbox_changed" for row in wanted}
-    try:
-        with parts.source() as source:
-            with parts.db.transaction() as conn:
-                validity = ledger.numbering(conn, source.mailbox)
-            asked = {row.uid: row for row in wanted if (row.mailbox, row.uid_validity) == (source.mailbox, validity)}
-            failed |= {row.message_key: "fetch_incomplete" for row in asked.values()}
-            stored = 0
-            for uid, raw in source.fetch(list(asked), uid_validity=validity):
-                row = asked.get(uid)
-                if row is None:
-                    continue
-                _keep(parts, row.message_key, raw)
-                failed.pop(row.message_key, None)
-                stored += raw is not None
-                if stored % _FLAG_BATCH == 0:
-                    _flag(parts, source, validity)
-            _flag(parts, source, validity)
-    except AtlasError as error:
-        failed = dict.fromkeys(failed, error.code)
-        with parts.db.transaction() as conn:
-            audit.alert(conn, f"mailbox:{error.code}", error.code)
-    return failed
-
-
-def _keep(parts: Parts, key: str, raw: bytes | None) -> None:
-    with parts.db.transaction() as conn:
-        if raw is None:
-            ledger.set_gone(conn, key)
-            audit.record(conn, key, "mail_gone", actor="intake")
-        else:
-            messages.store_raw(conn, key, raw)
-
-
-def _flag(parts: Parts, source: MailSource, validity: int | None) -> None:
-    """Mark as read what is committed, this run's and what a crash left: only ever after the commit."""
-    if validity is None:
-        return
-    with parts.db.transaction() as conn:
-        rows = ledger.unflagged(conn, source.mailbox, validity)
-    if rows:
-        source.mark_seen([row.uid for row in rows], uid_validity=validity)
-        with parts.db.transaction() as conn:
-            ledger.set_flagged(conn, [row.message_key for row in rows])
 
 
 def _not_fetched(parts: Parts, key: str, code: str, *, run_id: str) -> Iterator[Report]:
@@ -122,7 +85,7 @@ def _not_fetched(parts: Parts, key: str, code: str, *, run_id: str) -> Iterator[
     yield from _same(key, Outcome.WAITING, INBOX_STAGES[1:])
 
 
-def _one(parts: Parts, key: str, *, run_id: str) -> Iterator[Report]:
+def _one(parts: Parts, key: str, *, run_id: str, known: Understood | None) -> Iterator[Report]:
     """One message whose bytes are stored (or that has none of its own)."""
     with parts.db.transaction() as conn:
         found = ledger.rows(conn, [key])
@@ -139,7 +102,7 @@ def _one(parts: Parts, key: str, *, run_id: str) -> Iterator[Report]:
     reached = 0
     try:
         _refuse_poison(tries)
-        for report in inbox_steps.steps(parts, key):
+        for report in inbox_steps.steps(parts, key, known):
             reached = INBOX_STAGES.index(report.stage) + 1
             yield report
     except AtlasError as error:

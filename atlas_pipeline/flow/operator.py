@@ -40,6 +40,12 @@ def reprocess(db: Database, key: str, *, actor: str, force: bool) -> None:
         claims.forget(conn, key)
 
 
+def failed_keys(db: Database) -> list[str]:
+    """Every message that was set aside, oldest first."""
+    with db.transaction() as conn:
+        return sorted(row.message_key for row in tracking.with_status(conn, [Status.FAILED]))
+
+
 def unblock(db: Database, key: str, *, actor: str) -> None:
     """Let a blocked message through: the override is stored, so that the same verdict does not block it again."""
     with db.transaction() as conn:

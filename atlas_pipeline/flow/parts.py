@@ -11,6 +11,7 @@ from pathlib import Path
 from atlas_pipeline.ai.router import CallRecord, Router, build_router
 from atlas_pipeline.embedded.resolve import database_urls
 from atlas_pipeline.errors import NotConfigured
+from atlas_pipeline.mailbox.oauth import OAuthGrant
 from atlas_pipeline.mailbox.source import MailSource, open_source
 from atlas_pipeline.ocr.engine import Tesseract
 from atlas_pipeline.recap.send import MailExit, open_exit
@@ -58,13 +59,31 @@ class Parts:
                 )
 
     def source(self) -> MailSource:
-        """A new connection to the mailbox. Raises NotConfigured("mailbox_not_configured")."""
+        """The mailbox, not connected yet. Raises NotConfigured (``mailbox_not_configured``, ``oauth_incomplete``, …)."""
         settings = self.settings
         return open_source(
             imap_url=settings.imap_url.get_secret_value() if settings.imap_url else None,
             imap_ca_file=settings.imap_ca_file,
             maildir=settings.maildir,
             timeout_seconds=settings.imap_timeout_seconds,
+            imap_grant=self._imap_grant(),
+        )
+
+    def _imap_grant(self) -> OAuthGrant | None:
+        settings = self.settings
+        given = (settings.imap_oauth_token_url, settings.imap_oauth_client_id, settings.imap_oauth_refresh_token)
+        if not any(given):
+            return None
+        url, client, refresh = given
+        if not (url and client and refresh):
+            raise NotConfigured("oauth_incomplete")
+        secret = settings.imap_oauth_client_secret
+        return OAuthGrant(
+            token_url=url,
+            client_id=client,
+            refresh_token=refresh.get_secret_value(),
+            client_secret=secret.get_secret_value() if secret else None,
+            scope=settings.imap_oauth_scope,
         )
 
     @cached_property

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Mapping
+from email.message import EmailMessage
 from email.utils import parseaddr
 from pathlib import Path
 
@@ -10,7 +13,7 @@ from atlas_pipeline.flow.evidence import Evidence, gather
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.stage import Outcome, StageDone
 from atlas_pipeline.model import Address, Status
-from atlas_pipeline.recap.compose import compose
+from atlas_pipeline.recap.compose import compose, compose_alert
 from atlas_pipeline.recap.facts import RecapFacts, facts_from_json, facts_to_json
 from atlas_pipeline.recap.send import Uncertain, send
 from atlas_pipeline.spawn import worktree
@@ -89,18 +92,31 @@ def queue_recap(parts: Parts, conn: Connection, key: str, code: str) -> None:
     """Put the recap of the message as it stands into the outbox, in the caller's transaction."""
     state = tracking.require(conn, key)
     facts = recap_facts(conn, state, code, parts.settings.language)
-    address = parseaddr(parts.settings.mail_from or "")[1]
-    domain = address.rsplit("@", 1)[1].lower() if "@" in address else "unconfigured.invalid"
-    message_id = f"<recap.{key}.{state.round}.{state.attempt}@atlas.{domain}>"
     outbox.queue(
         conn,
         key,
         round_=state.round,
         attempt=state.attempt,
         kind="recap",
-        message_id=message_id,
+        message_id=_message_id(parts, f"recap.{key}.{state.round}.{state.attempt}"),
         facts=facts_to_json(facts),
     )
+
+
+def queue_alert(parts: Parts, conn: Connection, kind: str, code: str, facts: Mapping[str, audit.Fact]) -> None:
+    """Put an alarm for the team (``alert``), or its end (``all_clear``), into the outbox, in the caller's transaction."""
+    outbox.queue_alert(
+        conn,
+        kind=kind,
+        message_id=_message_id(parts, f"{kind}.{secrets.token_hex(8)}"),
+        facts={"code": code, "detail": dict(facts)},
+    )
+
+
+def _message_id(parts: Parts, name: str) -> str:
+    address = parseaddr(parts.settings.mail_from or "")[1]
+    domain = address.rsplit("@", 1)[1].lower() if "@" in address else "unconfigured.invalid"
+    return f"<{name}@atlas.{domain}>"
 
 
 def recap_facts(conn: Connection, state: tracking.Tracking, code: str, language: str) -> RecapFacts:
@@ -130,8 +146,9 @@ def recap_facts(conn: Connection, state: tracking.Tracking, code: str, language:
         final_intent=state.final_intent,
         confidence=state.confidence,
         reasoning=state.reasoning or "",
-        summary=contract.summary if contract else "",
-        commits=last.commits if last else (),
+        summary="\n\n".join(dict.fromkeys(one.contract.summary for one in starts if one.contract)),
+        # Of every attempt: the last one mends what the one before left, and both are on the branch.
+        commits=tuple(dict.fromkeys(commit for one in starts for commit in one.commits)),
         checks=checks,
         screenshots=tuple(check.screenshot for check in checks if check.screenshot),
         attempts=state.attempt,
@@ -159,17 +176,11 @@ def _deliver(parts: Parts, row: outbox.Queued) -> bool:
     settings = parts.settings
     try:
         _require_recipients(parts)
-        with parts.db.transaction() as conn:
-            message = messages.load(conn, row.message_key) or {}
-        mail = compose(
-            facts_from_json(row.facts),
-            mail_from=settings.mail_from or "",
-            recipients=settings.team_recipients,
-            message_id=row.message_id,
-            in_reply_to=message.get("message_id"),
-        )
         delivery = send(
-            mail, parts.mail_exit(), team_domains=settings.team_domains, team_recipients=settings.team_recipients
+            _composed(parts, row),
+            parts.mail_exit(),
+            team_domains=settings.team_domains,
+            team_recipients=settings.team_recipients,
         )
     except Uncertain as error:
         _settle(parts, row, "uncertain", error.code)
@@ -183,6 +194,28 @@ def _deliver(parts: Parts, row: outbox.Queued) -> bool:
             outbox.sent(conn, row, delivery.accepted, [address for address, _code in delivery.refused])
         return True
     return False
+
+
+def _composed(parts: Parts, row: outbox.Queued) -> EmailMessage:
+    settings = parts.settings
+    if row.message_key is None:
+        return compose_alert(
+            code=str(row.facts["code"]),
+            detail=row.facts["detail"],
+            language=settings.language,
+            mail_from=settings.mail_from or "",
+            recipients=settings.team_recipients,
+            message_id=row.message_id,
+        )
+    with parts.db.transaction() as conn:
+        message = messages.load(conn, row.message_key) or {}
+    return compose(
+        facts_from_json(row.facts),
+        mail_from=settings.mail_from or "",
+        recipients=settings.team_recipients,
+        message_id=row.message_id,
+        in_reply_to=message.get("message_id"),
+    )
 
 
 def _require_recipients(parts: Parts) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from atlas_pipeline.errors import NotConfigured
+from atlas_pipeline.errors import NotConfigured, Refused
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.recapping import queue_recap
 from atlas_pipeline.flow.spawning import limits_of, settle_lost
@@ -119,6 +119,13 @@ def _agent_trouble(parts: Parts) -> str | None:
     except NotConfigured as error:
         return error.code
     return None
+
+
+def require_agent(parts: Parts) -> None:
+    """Raises Refused(``kill_switch``) or NotConfigured, where no agent could be started at all."""
+    if not parts.settings.spawn_enabled:
+        raise Refused("kill_switch", variable="ATLAS_SPAWN_ENABLED")
+    parts.agent_bin  # noqa: B018  # asked for its refusal
 
 
 def _due(state: tracking.Tracking) -> ActionDue:

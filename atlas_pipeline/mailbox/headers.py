@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import getaddresses, parsedate_to_datetime
 
@@ -29,12 +29,12 @@ _STRICT_FROM = re.compile(
     re.VERBOSE,
 )
 
-Fields = list[tuple[str, str]]
+Fields = Sequence[tuple[str, str]]
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> tuple[Fields, str | None]:
     """Return (lower-case name, raw text) in order, and the remark ``headers_truncated`` where a cap cut something."""
-    out: Fields = []
+    out: list[tuple[str, str]] = []
     remark = None
     for name, value in pairs:
         text = str(value)

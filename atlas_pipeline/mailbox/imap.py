@@ -9,8 +9,8 @@ import imaplib
 import ipaddress
 import logging
 import ssl
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -19,8 +19,13 @@ from urllib.parse import quote, unquote, urlsplit
 
 from imapclient import SEEN, IMAPClient
 
-from atlas_pipeline.errors import MailboxUnavailable, NotConfigured, Refused
+from atlas_pipeline.errors import AccessRefused, MailboxUnavailable, NotConfigured, Refused
+from atlas_pipeline.mailbox import headers
 from atlas_pipeline.mailbox.imap_errors import coded
+from atlas_pipeline.mailbox.imap_salvage import whole_mails
+from atlas_pipeline.mailbox.oauth import OAuthGrant, access_token, drop_token
+from atlas_pipeline.mailbox.source import Known, nothing_known
+from atlas_pipeline.mailbox.tree import read
 from atlas_pipeline.model import ListedMail, Listing
 
 BATCH_MAILS = 50
@@ -48,18 +53,21 @@ class ImapLocation:
         return f"imap://{quote(self.user, safe='')}@{self.host}{port}/{quote(self.folder)}"
 
 
-def locate(url: str) -> ImapLocation:
-    """Read ``imaps://user:password@host[:port]/FOLDER``, percent-decoded.
+def locate(url: str, *, password: bool = True) -> ImapLocation:
+    """Read ``imaps://user:password@host[:port]/FOLDER``, percent-decoded; ``password`` says whether there must be one or none.
 
-    Raises NotConfigured ``imap_url_invalid``; Refused ``imap_plain_text_refused`` for imap:// beyond loopback.
+    Raises NotConfigured ``imap_url_invalid``, ``imap_password_and_oauth``; Refused ``imap_plain_text_refused`` for imap://
+    beyond loopback.
     """
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
         raise NotConfigured("imap_url_invalid") from None
-    if parts.scheme not in {"imap", "imaps"} or not parts.hostname or not parts.username or parts.password is None:
+    if parts.scheme not in {"imap", "imaps"} or not parts.hostname or not parts.username:
         raise NotConfigured("imap_url_invalid")
+    if password != bool(parts.password):
+        raise NotConfigured("imap_url_invalid" if password else "imap_password_and_oauth")
     tls = parts.scheme == "imaps"
     if not tls and not _is_loopback(parts.hostname):
         raise Refused("imap_plain_text_refused")
@@ -68,7 +76,7 @@ def locate(url: str) -> ImapLocation:
         port=port or (993 if tls else 143),
         tls=tls,
         user=unquote(parts.username),
-        password=unquote(parts.password),
+        password=unquote(parts.password or ""),
         folder=unquote(parts.path.removeprefix("/")) or "INBOX",
     )
 
@@ -83,8 +91,12 @@ def _is_loopback(host: str) -> bool:
 class ImapSource:
     """Reads one folder of an IMAP server."""
 
-    def __init__(self, url: str, *, ca_file: Path | None, timeout_seconds: float) -> None:
-        self._at = locate(url)
+    def __init__(
+        self, url: str, *, ca_file: Path | None, timeout_seconds: float, grant: OAuthGrant | None = None
+    ) -> None:
+        """With a ``grant`` the URL holds no password. Raises as ``locate``, and NotConfigured ``imap_password_and_oauth``."""
+        self._at = locate(url, password=grant is None)
+        self._grant = grant
         self._ca_file = ca_file
         self._timeout = timeout_seconds
         self._client: Any = None
@@ -98,18 +110,36 @@ class ImapSource:
         # imapclient logs commands and answers, names and mail texts with them.
         logging.getLogger("imapclient").setLevel(logging.WARNING)
         context = self._tls_context() if self._at.tls else None
+        if self._grant is None:
+            self._client = self._connected(context, lambda client: client.login(self._at.user, self._at.password))
+            return self
+        token = access_token(self._grant, timeout_seconds=self._timeout)
+        try:
+            self._client = self._connected(context, self._by_token(token))
+        except AccessRefused:
+            # Taken back before its end, or the server's clock differs from ours: one more, on a new connection.
+            drop_token(self._grant, token)
+            token = access_token(self._grant, timeout_seconds=self._timeout)
+            self._client = self._connected(context, self._by_token(token))
+        return self
+
+    def _connected(self, context: ssl.SSLContext | None, log_in: Callable[[Any], object]) -> Any:
         with coded():
             client = IMAPClient(
                 self._at.host, self._at.port, ssl=self._at.tls, ssl_context=context, timeout=self._timeout
             )
             client.normalise_times = False  # otherwise INTERNALDATE comes back without its zone
             try:
-                client.login(self._at.user, self._at.password)
+                log_in(client)
             except BaseException:
                 _close(client, polite=False)
                 raise
-        self._client = client
-        return self
+        return client
+
+    def _by_token(self, token: str) -> Callable[[Any], object]:
+        # The second challenge is the server's error in JSON, which wants an empty answer before it says no.
+        answers = iter([f"user={self._at.user}\x01auth=Bearer {token}\x01\x01"])
+        return lambda client: client.sasl_login("XOAUTH2", lambda _challenge: next(answers, ""))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -124,25 +154,42 @@ class ImapSource:
         except (OSError, ValueError):
             raise NotConfigured("imap_ca_file_unreadable") from None
 
-    def list(self, *, above_uid: int | None) -> Listing:
+    def list(self, *, above_uid: int | None, known: Known = nothing_known, limit: int | None = None) -> Listing:
         """List UIDs above the mark and unread ones below it. Raises NotConfigured ``imap_folder_missing`` too."""
         with coded():
             state = self._select(None, readonly=True)
             uid_next = state.get(b"UIDNEXT")
+            validity = int(state[b"UIDVALIDITY"])
             uids = self._search(above_uid, uid_next)
-            mails = tuple(self._describe(uids))
+            old = set(known(validity, [str(uid) for uid in uids]))
+            new = [uid for uid in uids if str(uid) not in old]
+            mails = tuple(self._describe(new[:limit]))
+        return Listing(self.mailbox, validity, uid_next, mails, more=limit is not None and len(new) > limit)
+
+    def list_all(self) -> Listing:
+        """List every mail of the folder with its Message-ID, read or not."""
+        with coded():
+            state = self._select(None, readonly=True)
+            uid_next = state.get(b"UIDNEXT")
+            uids = self._search(0, uid_next)
+            ids = self._message_ids(uids)
+            mails = tuple(replace(mail, message_id=ids.get(mail.uid)) for mail in self._describe(uids))
         return Listing(self.mailbox, int(state[b"UIDVALIDITY"]), uid_next, mails)
 
-    def fetch(self, uids: Sequence[str], *, uid_validity: int | None = None) -> Iterator[tuple[str, bytes | None]]:
+    def fetch(self, sizes: Mapping[str, int], *, uid_validity: int | None = None) -> Iterator[tuple[str, bytes | None]]:
         """Yield bodies in batches of at most 50 mails and 16 MB (one larger mail goes alone), by BODY.PEEK[]."""
-        if not uids:
+        if not sizes:
             return
         with coded():
             self._select(uid_validity, readonly=True)
-            sizes = self._sizes([int(uid) for uid in uids])
-        for batch in _batches([(int(uid), sizes.get(int(uid), 0)) for uid in uids]):
-            with coded():
-                answers = self._client.fetch(batch, ["BODY.PEEK[]"])
+        for batch in _batches([(int(uid), size) for uid, size in sizes.items()]):
+            try:
+                with coded():
+                    answers = self._client.fetch(batch, ["BODY.PEEK[]"])
+            except MailboxUnavailable:
+                # What came whole before the cut is kept: on a line that always breaks, nothing else would ever get through.
+                yield from whole_mails(self._client, batch)
+                raise
             for uid in batch:
                 answer = answers.get(uid)
                 if answer is None or (b"BODY[]" in answer and answer[b"BODY[]"] is None):
@@ -179,6 +226,17 @@ class ImapSource:
             found.update(self._client.search(["UNSEEN", "UID", f"{first}:{last}"]))
         return sorted(found)
 
+    def _message_ids(self, uids: Sequence[int]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for batch in _slices(uids, METADATA_BATCH):
+            for uid, answer in self._client.fetch(batch, ["BODY.PEEK[HEADER.FIELDS (MESSAGE-ID)]"]).items():
+                block = next((value for name, value in answer.items() if name.startswith(b"BODY[")), None)
+                if isinstance(block, bytes):
+                    message_id = headers.message_id(headers.fields(read(block).raw_items())[0])
+                    if message_id:
+                        found[str(uid)] = message_id
+        return found
+
     def _describe(self, uids: Sequence[int]) -> Iterator[ListedMail]:
         for batch in _slices(uids, METADATA_BATCH):
             answers = self._client.fetch(batch, ["FLAGS", "INTERNALDATE", "RFC822.SIZE"])
@@ -190,13 +248,6 @@ class ImapSource:
                 date = answer.get(b"INTERNALDATE") or datetime.now(UTC)
                 seen = SEEN in answer[b"FLAGS"]
                 yield ListedMail(str(uid), date.astimezone(UTC), int(answer[b"RFC822.SIZE"]), seen)
-
-    def _sizes(self, uids: Sequence[int]) -> dict[int, int]:
-        sizes: dict[int, int] = {}
-        for batch in _slices(uids, METADATA_BATCH):
-            answers = self._client.fetch(batch, ["RFC822.SIZE"])
-            sizes.update({uid: int(answer.get(b"RFC822.SIZE", 0)) for uid, answer in answers.items()})
-        return sizes
 
 
 def _windows(first: int, uid_next: int | None) -> Iterator[tuple[int, int | str]]:

@@ -17,10 +17,12 @@ from atlas_pipeline.errors import AccessRefused, AtlasError, MailboxUnavailable,
 
 # RFC 5530 codes, and what providers write instead: the mailbox is there and busy.
 _BUSY = re.compile(
-    r"\[(?:UNAVAILABLE|LIMIT|INUSE|OVERQUOTA|SERVERBUG|CONTACTADMIN|THROTTLED)\]|too many|bandwidth|try again"
+    r"\[(?:UNAVAILABLE|LIMIT|INUSE|SERVERBUG|CONTACTADMIN|THROTTLED)\]|too many|try again"
     r"|not connected|temporar|internal error",
     re.IGNORECASE,
 )
+# The account is locked for hours, and each further connection prolongs that.
+_QUOTA = re.compile(r"\[OVERQUOTA\]|bandwidth limit|command or bandwidth", re.IGNORECASE)
 _MISSING = re.compile(
     r"\[(?:NONEXISTENT|TRYCREATE)\]|doesn't exist|does not exist|unknown mailbox|not found", re.IGNORECASE
 )
@@ -54,7 +56,13 @@ def _login(error: LoginError) -> AtlasError:
     # imapclient wraps a connection that died during login too; the abort is what it was handling.
     if isinstance(error.__context__, imaplib.IMAP4.abort):
         return MailboxUnavailable("imap_connection_lost")
-    return MailboxUnavailable("imap_server_busy") if _BUSY.search(str(error)) else AccessRefused("imap_login_refused")
+    return _passing(str(error)) or AccessRefused("imap_login_refused")
+
+
+def _passing(text: str) -> MailboxUnavailable | None:
+    if _QUOTA.search(text):
+        return MailboxUnavailable("imap_over_quota")
+    return MailboxUnavailable("imap_server_busy") if _BUSY.search(text) else None
 
 
 def _network(error: Exception) -> AtlasError:
@@ -66,8 +74,9 @@ def _network(error: Exception) -> AtlasError:
 
 
 def _refused(text: str) -> AtlasError:
-    if _BUSY.search(text):
-        return MailboxUnavailable("imap_server_busy")
+    passing = _passing(text)
+    if passing is not None:
+        return passing
     if _MISSING.search(text):
         return NotConfigured("imap_folder_missing")
     return MailboxUnavailable("imap_command_refused")

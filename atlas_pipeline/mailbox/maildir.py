@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from typing import Self
 from urllib.parse import quote
 
 from atlas_pipeline.errors import MailboxUnavailable
+from atlas_pipeline.mailbox.source import Known, nothing_known
 from atlas_pipeline.model import ListedMail, Listing
 
 UID_VALIDITY = 1  # a unique name is never used twice, so a Maildir never starts counting anew
@@ -40,11 +41,19 @@ class MaildirSource:
     ) -> None:
         return None
 
-    def list(self, *, above_uid: int | None) -> Listing:  # noqa: ARG002  # names have no order; the ledger knows the old ones
-        """List every unread mail, oldest first. Raises MailboxUnavailable: ``maildir_unreadable``."""
+    def list(
+        self,
+        *,
+        above_uid: int | None,  # noqa: ARG002  # names have no order; the ledger knows the old ones
+        known: Known = nothing_known,
+        limit: int | None = None,
+    ) -> Listing:
+        """List unread mails, oldest first. Raises MailboxUnavailable: ``maildir_unreadable``."""
+        unread = {uid: path for uid, path in self._paths().items() if not _is_seen(path)}
+        old = set(known(UID_VALIDITY, list(unread)))
         mails = []
-        for uid, path in self._paths().items():
-            if _is_seen(path):
+        for uid, path in unread.items():
+            if uid in old:
                 continue
             try:
                 status = path.lstat()
@@ -56,13 +65,18 @@ class MaildirSource:
                 date = datetime.fromtimestamp(status.st_mtime, UTC)
                 mails.append(ListedMail(uid, date, status.st_size, seen=False))
         mails.sort(key=lambda mail: (mail.internal_date, mail.uid))
-        return Listing(self.mailbox, UID_VALIDITY, None, tuple(mails))
+        more = limit is not None and len(mails) > limit
+        return Listing(self.mailbox, UID_VALIDITY, None, tuple(mails[:limit]), more)
 
-    def fetch(self, uids: Sequence[str], *, uid_validity: int | None = None) -> Iterator[tuple[str, bytes | None]]:
+    def list_all(self) -> Listing:
+        """List unread mails: names are for ever here, so nobody has to find known mails again."""
+        return self.list(above_uid=None)
+
+    def fetch(self, sizes: Mapping[str, int], *, uid_validity: int | None = None) -> Iterator[tuple[str, bytes | None]]:
         """Yield the bytes of each mail; None where no file has the name any more."""
         _check(uid_validity)
-        paths = self._paths() if uids else {}
-        for uid in uids:
+        paths = self._paths() if sizes else {}
+        for uid in sizes:
             content = _read(paths.get(uid))
             if content is None:
                 paths = self._paths()

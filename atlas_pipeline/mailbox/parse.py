@@ -16,7 +16,7 @@ from atlas_pipeline.mailbox.headers import Fields
 from atlas_pipeline.mailbox.mime import Content, read_content
 from atlas_pipeline.mailbox.text import decode
 from atlas_pipeline.mailbox.tree import body_of, read
-from atlas_pipeline.model import Address, Forward, ParsedMail
+from atlas_pipeline.model import Address, ParsedMail
 
 FALLBACK_BODY_BYTES = 100_000
 
@@ -38,6 +38,8 @@ def parse(raw: bytes, *, own_message_id_domain: str | None = None) -> ParsedMail
     subject = headers.first(found, "subject")
     message_id = headers.message_id(found)
     text = None if subject is None else headers.decoded(subject)
+    forward = find_forward(text, content.body_text, content.body_html, content.parts, found)
+    remarks.append("forward_conflict" if forward.conflict else "")
     # A tree that was not read whole would make different mails the same: hash the bytes of the body then.
     payloads = [body_of(raw)] if _PARTIAL & set(remarks) else content.payloads
     return ParsedMail(
@@ -50,7 +52,7 @@ def parse(raw: bytes, *, own_message_id_domain: str | None = None) -> ParsedMail
         body_text=content.body_text,
         body_html=content.body_html,
         parts=tuple(content.parts),
-        forward=_forward(text, content),
+        forward=forward,
         authentication_results=tuple(
             headers.unfolded(value) for value in headers.values(found, "authentication-results")
         ),
@@ -80,10 +82,6 @@ def _fallback(raw: bytes, remark: str) -> tuple[Fields, Content]:
     found, _ = headers.fields(BytesHeaderParser(policy=policy.compat32).parsebytes(head).raw_items())
     body, _ = decode(body_of(raw)[:FALLBACK_BODY_BYTES], None)
     return found, Content(body_text=body.replace("\r\n", "\n"), remarks=[remark])
-
-
-def _forward(subject: str | None, content: Content) -> Forward:
-    return find_forward(subject, content.body_text, content.body_html, content.parts)
 
 
 def _automatic(found: Fields, message_id: str | None, own_domain: str | None) -> str | None:

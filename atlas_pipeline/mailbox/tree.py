@@ -6,10 +6,11 @@ The walk is a loop, not a recursion: 1 500 nested levels fit into 100 kB. Not he
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import Message
+from functools import cache, partial
 
 from atlas_pipeline.mailbox.headers import MAX_FIELD_CHARS
 
@@ -24,16 +25,20 @@ Mail = Message
 
 @dataclass(frozen=True)
 class Leaf:
-    """A node without children; ``raw`` is its received bytes, header and body, where they could be located."""
+    """A node without children; ``received`` cuts out its bytes, header and body, where they can be located.
+
+    Few leaves are asked for them: cutting at once would cost as much as the parser itself.
+    """
 
     message: Mail
-    raw: bytes | None
+    received: Callable[[], bytes | None]
     root: bool
 
     @property
     def raw_body(self) -> bytes | None:
         """The received bytes after the header, still transfer-encoded."""
-        return None if self.raw is None else body_of(self.raw)
+        raw = self.received()
+        return None if raw is None else body_of(raw)
 
 
 class _Capped(policy.Compat32):
@@ -61,7 +66,7 @@ def body_of(raw: bytes) -> bytes:
 
 def leaves(root: Mail, raw: bytes, remarks: list[str]) -> Iterator[Leaf]:
     """Yield the leaves in order; caps and defects are appended to ``remarks``."""
-    stack: list[tuple[Mail, bytes | None, int]] = [(root, raw, 0)]
+    stack: list[tuple[Mail, Callable[[], bytes | None], int]] = [(root, lambda: raw, 0)]
     seen = 0
     while stack:
         node, received, depth = stack.pop()
@@ -79,15 +84,20 @@ def leaves(root: Mail, raw: bytes, remarks: list[str]) -> Iterator[Leaf]:
             remarks.append("mime_too_deep")
             continue
         children = [child for child in payload if isinstance(child, Message)]
-        slices = _received_children(node, received, len(children))
+        pieces = cache(partial(_received_children, node, received, len(children)))
         stack.extend(
-            (child, piece, depth + 1) for child, piece in zip(reversed(children), reversed(slices), strict=True)
+            (child, partial(_nth, pieces, number), depth + 1) for number, child in reversed(list(enumerate(children)))
         )
 
 
-def _received_children(node: Mail, raw: bytes | None, count: int) -> list[bytes | None]:
+def _nth(pieces: Callable[[], list[bytes | None]], number: int) -> bytes | None:
+    return pieces()[number]
+
+
+def _received_children(node: Mail, received: Callable[[], bytes | None], count: int) -> list[bytes | None]:
     """Cut the received bytes at the boundary; all None where the cut and the parser count different parts."""
     unknown: list[bytes | None] = [None] * count
+    raw = received()
     try:
         boundary = node.get_boundary()
     except (ValueError, LookupError, TypeError, AttributeError):

@@ -58,8 +58,11 @@ def match_tenant(address: Address, tenants: Sequence[Tenant]) -> tuple[Tenant | 
 
 
 def requester(mail: ParsedMail) -> tuple[Address, bool]:
-    """Return who asks, and whether it is only claimed: a forward's original sender (True), else the outer From."""
-    if mail.forward.found and mail.forward.sender.address:
+    """Return who asks, and whether it is only claimed: a forward's original sender (True), else the outer From.
+
+    A rule that forwards leaves From as it was, so what was judged there stands.
+    """
+    if mail.forward.found and mail.forward.sender.address and mail.forward.method != "automatic":
         return mail.forward.sender, True
     return mail.sender, False
 

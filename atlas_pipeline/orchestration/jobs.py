@@ -40,6 +40,13 @@ steering_job = dg.define_asset_job(
     tags=_tags(900, "steering"),
 )
 
+heartbeat_job = dg.define_asset_job(
+    "heartbeat_job",
+    selection=dg.AssetSelection.assets("mailbox_heartbeat"),
+    executor_def=dg.in_process_executor,
+    tags=_tags(300, "steering"),
+)
+
 
 @dg.op(out=dg.Out(dg.Nothing))
 def deliver_recaps(context: dg.OpExecutionContext) -> None:
@@ -84,6 +91,7 @@ JOBS: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
     action_job,
     calibration_job,
     steering_job,
+    heartbeat_job,
     outbox_job,
     lock_guard_job,
     maintenance_job,

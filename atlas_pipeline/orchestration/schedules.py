@@ -2,12 +2,13 @@
 
 import dagster as dg
 
-from atlas_pipeline.flow import watching
+from atlas_pipeline.flow import pulse, watching
 from atlas_pipeline.orchestration import runs
 from atlas_pipeline.orchestration.boundary import bounded_parts
 from atlas_pipeline.orchestration.jobs import (
     action_job,
     calibration_job,
+    heartbeat_job,
     lock_guard_job,
     maintenance_job,
     outbox_job,
@@ -54,6 +55,14 @@ def lock_guard_schedule(context: dg.ScheduleEvaluationContext) -> Ticks:
     return [dg.RunRequest()] if live else dg.SkipReason("no agent is live")
 
 
+@dg.schedule(job=heartbeat_job, cron_schedule="*/2 * * * *", default_status=RUNNING)
+def heartbeat_schedule(context: dg.ScheduleEvaluationContext) -> Ticks:
+    """Every two minutes, where the mailbox has fallen silent or is read again."""
+    with bounded_parts() as parts:
+        due = pulse.due(parts)
+    return [dg.RunRequest()] if due else dg.SkipReason("the mailbox's pulse is as it was")
+
+
 def calibration_schedule(settings: Settings) -> dg.ScheduleDefinition:
     """On the first of each month: the month that has just ended."""
 
@@ -86,6 +95,7 @@ def schedules(settings: Settings) -> list[dg.ScheduleDefinition]:
         spawn_schedule(settings),
         outbox_schedule,
         lock_guard_schedule,
+        heartbeat_schedule,
         calibration_schedule(settings),
         steering_schedule,
         maintenance_schedule,

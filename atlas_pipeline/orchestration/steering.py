@@ -2,11 +2,11 @@
 
 import dagster as dg
 
-from atlas_pipeline.flow import calibrating, teaching
+from atlas_pipeline.flow import calibrating, pulse, teaching
 from atlas_pipeline.orchestration.boundary import bounded_parts
 from atlas_pipeline.orchestration.partitions import months
 from atlas_pipeline.settings import Settings
-from atlas_pipeline.store import ledger, registry
+from atlas_pipeline.store import registry
 
 GROUP = "steering"
 
@@ -69,11 +69,16 @@ def scar_index() -> dg.MaterializeResult[None]:
     return dg.MaterializeResult(metadata={"embedded": count, "scars": total, "model": model})
 
 
-@dg.asset(group_name=GROUP, description="Seconds since each mailbox was last read.")
+@dg.asset(group_name=GROUP, description="Whether the mailbox is read; tells the team of its silence, and of its end.")
 def mailbox_heartbeat() -> dg.MaterializeResult[None]:
-    """Measure the mailbox's pulse."""
-    with bounded_parts() as parts, parts.db.transaction() as conn:
-        ages = ledger.last_read(conn)
+    """Take the mailbox's pulse."""
+    with bounded_parts() as parts:
+        found = pulse.tell(parts)
     return dg.MaterializeResult(
-        metadata={"mailboxes": len(ages), "oldest_read_seconds": round(max(ages.values(), default=-1.0), 1)}
+        metadata={
+            "told": found.told or "nothing",
+            "silent_seconds": round(found.silent_seconds, 1),
+            "failures": found.failures,
+            "code": found.code or "",
+        }
     )

@@ -10,6 +10,7 @@ before, and what was composed is read back: a mail that has other headers than t
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from email import message_from_bytes, policy
@@ -23,7 +24,7 @@ from atlas_pipeline.errors import NotConfigured, Refused
 from atlas_pipeline.recap.facts import RecapFacts, facts_from_json, facts_to_json
 from atlas_pipeline.recap.guard import exact_address
 from atlas_pipeline.recap.sections import Section, one_line, recap_sections, render_html, render_text
-from atlas_pipeline.recap.words import STATUSES, label, pick
+from atlas_pipeline.recap.words import ALERTS, STATUSES, label, pick
 
 __all__ = ["WIRE_POLICY", "RecapFacts", "compose", "compose_alert", "facts_from_json", "facts_to_json"]
 
@@ -91,19 +92,23 @@ def compose_alert(
     mail_from: str,
     recipients: Sequence[str],
     message_id: str,
-    message_key: str | None = None,
     now: datetime | None = None,
 ) -> EmailMessage:
-    """A short operational alarm: a code and its facts (numbers, enums, names of settings). Raises as ``compose``."""
-    facts = [f"{one_line(name, 60)} = {one_line(str(value), 200)}" for name, value in sorted(detail.items())]
-    where = [f"{label('key', language)}: {one_line(message_key)}"] if message_key else []
-    sections = [Section(label("alert", language), (one_line(code, 100), *where))]
-    if facts:
-        sections.append(Section(label("detail", language), tuple(facts)))
+    """A short operational alarm, or its all-clear: a code and its facts (numbers, enums, names). Raises as ``compose``.
+
+    A code that ``words.ALERTS`` knows is told in a sentence; of any other the code and the facts are shown.
+    """
+    safe = {one_line(name, 60): one_line(str(value), 200) for name, value in sorted(detail.items())}
+    known = ALERTS.get(code)
+    title = pick(known[0], language) if known else f"{label('alert', language)} – {one_line(code, 100)}"
+    told = pick(known[1], language).format_map(defaultdict(lambda: "–", safe)) if known else one_line(code, 100)
+    sections = [Section(title if known else label("alert", language), (told,))]
+    if safe:
+        sections.append(Section(label("detail", language), tuple(f"{name} = {value}" for name, value in safe.items())))
     return _message(
-        title=f"{label('alert', language)} – {one_line(code, 100)}",
+        title=title,
         plain_title=label("alert", language),
-        key=message_key,
+        key=None,
         sections=sections,
         language=language,
         mail_from=mail_from,

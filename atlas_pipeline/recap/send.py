@@ -48,6 +48,10 @@ class MailExit(Protocol):
         """Hand the mail over for exactly these recipients."""
         ...
 
+    def check(self) -> None:
+        """Go as far as one can without sending anything. Raises what ``deliver`` would: SendDeferred, AccessRefused."""
+        ...
+
 
 def send(
     message: EmailMessage, mail_exit: MailExit, *, team_domains: Iterable[str], team_recipients: Iterable[str]
@@ -113,6 +117,10 @@ class SmtpExit:
         gone = {address for address, _ in refused}
         accepted = tuple(address for address in recipients if address not in gone)
         return Delivery("smtp", str(message["Message-ID"]), accepted, tuple(refused))
+
+    def check(self) -> None:
+        """Connect, log in, and hang up."""
+        _hang_up(self._connect("localhost"))
 
     def _connect(self, own_name: str) -> smtplib.SMTP:
         context = self._context()
@@ -198,6 +206,12 @@ class OutboxFolderExit:
         except OSError:
             raise SendDeferred("outbox_not_writable") from None
         return Delivery("outbox", message_id, tuple(recipients))
+
+    def check(self) -> None:
+        """Whether the folder, or the nearest one above it that exists, can be written."""
+        place = next((folder for folder in (self.folder, *self.folder.absolute().parents) if folder.exists()), None)
+        if place is None or not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+            raise SendDeferred("outbox_not_writable")
 
 
 def wire_bytes(message: EmailMessage) -> bytes:

@@ -176,6 +176,26 @@ _ESCALATED: tuple[tuple[tuple[str, ...], tuple[str, str]], ...] = (
     ),
 )
 
+# Alarms that leave by mail: title, and a sentence with the alarm's facts in it.
+ALERTS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
+    "mailbox_silent": (
+        ("La boîte n'est plus lue", "The mailbox is not read any more"),
+        (
+            "Atlas n'a pas pu lire {mailbox} depuis {minutes} minutes ({code}). Rien n'est perdu : les mails attendent sur le "
+            "serveur. Voir « atlas doctor ».",
+            "Atlas has not been able to read {mailbox} for {minutes} minutes ({code}). Nothing is lost: the mails wait on the "
+            'server. See "atlas doctor".',
+        ),
+    ),
+    "mailbox_read_again": (
+        ("La boîte est de nouveau lue", "The mailbox is read again"),
+        (
+            "Atlas lit de nouveau {mailbox}, {minutes} minutes après l'alerte. Les mails arrivés entre-temps sont pris en charge.",
+            "Atlas reads {mailbox} again, {minutes} minutes after the alert. Mails that came in meanwhile are being taken in.",
+        ),
+    ),
+}
+
 
 def pick(pair: tuple[str, str], language: str) -> str:
     """One of the two languages; whatever is not ``en`` is French, the house's default."""

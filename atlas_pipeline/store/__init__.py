@@ -2,6 +2,7 @@
 
     database   the pool, and errors turned into codes        migrate    sql/*.sql, once each, in order
     audit      the append-only log, and alerts               ledger     every mail ever listed; gives message keys
+    mailboxes  a mailbox's pulse: read, failing, silent
     messages   bytes received and what was understood        tracking   the status of a message; the only writer of it
     claims     leases of messages being worked on            verdicts   scans, classifications, paid calls
     work       work records                                  tenants    client topology

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from psycopg.types.json import Jsonb
 
 from atlas_pipeline.store.database import Connection, Row
@@ -15,6 +17,15 @@ def record(conn: Connection, key: str | None, action: str, *, actor: str, **deta
         "insert into atlas.audit_log (message_key, action, actor, detail) values (%s, %s, %s, %s)",
         (key, action, actor, Jsonb(detail)),
     )
+
+
+def record_each(conn: Connection, lines: Sequence[tuple[str, Mapping[str, Fact]]], action: str, *, actor: str) -> None:
+    """Write one line a message key, all of one action."""
+    with conn.cursor() as cursor:
+        cursor.executemany(
+            "insert into atlas.audit_log (message_key, action, actor, detail) values (%s, %s, %s, %s)",
+            [(key, action, actor, Jsonb(dict(detail))) for key, detail in lines],
+        )
 
 
 def alert(

@@ -29,6 +29,22 @@ def begin(conn: Connection, key: str, *, run_id: str, stage: str, seconds: int) 
     return row["tries"] if row else 0
 
 
+def begin_together(conn: Connection, keys: Sequence[str], *, run_id: str, stage: str) -> None:
+    """Start several messages at once: each counts a try until ``end_together``, for whichever of them kills the worker."""
+    conn.execute(
+        "update atlas.inbox_claims set tries = tries + 1, stage = %s where message_key = any(%s) and run_id = %s",
+        (stage, list(keys), run_id),
+    )
+
+
+def end_together(conn: Connection, keys: Sequence[str], *, run_id: str) -> None:
+    """They have come through: the try was none."""
+    conn.execute(
+        "update atlas.inbox_claims set tries = tries - 1 where message_key = any(%s) and run_id = %s and tries > 0",
+        (list(keys), run_id),
+    )
+
+
 def release(conn: Connection, keys: Sequence[str], *, run_id: str) -> None:
     """Give back; a message that ended in an orderly way starts again from no tries."""
     conn.execute("delete from atlas.inbox_claims where message_key = any(%s) and run_id = %s", (list(keys), run_id))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -14,17 +15,21 @@ from atlas_pipeline.store.database import Connection, Row
 from atlas_pipeline.text import clean_json, clean_text
 
 
-def store_raw(conn: Connection, key: str, raw: bytes) -> None:
-    """Keep the bytes and open the tracking row, before anything tries to understand them. Idempotent.
+def store_raw(conn: Connection, mails: Sequence[tuple[str, bytes]]) -> None:
+    """Keep the bytes by key and open the tracking rows, before anything tries to understand them. Idempotent.
 
     The fingerprint is unknown yet; a placeholder that no mail can have keeps the uniqueness rule out of the way.
     """
-    conn.execute(
-        "insert into atlas.messages (message_key, raw, raw_sha256, fingerprint) values (%s, %s, %s, %s) on conflict do nothing",
-        (key, raw, hashlib.sha256(raw).hexdigest(), f"pending:{key}"),
-    )
-    conn.execute("insert into atlas.inbox (message_key) values (%s) on conflict do nothing", (key,))
-    conn.execute("update atlas.mailbox_ledger set fetched_at = now() where message_key = %s", (key,))
+    if not mails:
+        return
+    keys = [key for key, _raw in mails]
+    with conn.cursor() as cursor:
+        cursor.executemany(
+            "insert into atlas.messages (message_key, raw, raw_sha256, fingerprint) values (%s, %s, %s, %s) on conflict do nothing",
+            [(key, raw, hashlib.sha256(raw).hexdigest(), f"pending:{key}") for key, raw in mails],
+        )
+    conn.execute("insert into atlas.inbox (message_key) select unnest(%s::text[]) on conflict do nothing", (keys,))
+    conn.execute("update atlas.mailbox_ledger set fetched_at = now() where message_key = any(%s)", (keys,))
 
 
 def raw(conn: Connection, key: str) -> bytes | None:
@@ -33,19 +38,19 @@ def raw(conn: Connection, key: str) -> bytes | None:
     return None if row is None else bytes(row["raw"])
 
 
-def understood(conn: Connection, key: str) -> bool:
-    """Whether the mail has been parsed and stored."""
-    row = conn.execute("select understood_at from atlas.messages where message_key = %s", (key,)).fetchone()
-    return bool(row and row["understood_at"])
-
-
-def original_of(conn: Connection, key: str, mail: ParsedMail) -> str | None:
-    """The key under which this same mail is known already, or None."""
-    row = conn.execute(
-        "select message_key from atlas.messages where message_id is not distinct from %s and fingerprint = %s and message_key <> %s",
-        (_clean(mail.message_id), mail.fingerprint, key),
-    ).fetchone()
-    return row["message_key"] if row else None
+def originals_of(conn: Connection, mails: Sequence[tuple[str, ParsedMail]]) -> dict[str, str]:
+    """For each key whose mail is known already under another key: that key."""
+    rows = conn.execute(
+        "select new.key, m.message_key from unnest(%s::text[], %s::text[], %s::text[]) as new (key, message_id, fingerprint) "
+        "join atlas.messages m on m.fingerprint = new.fingerprint and m.message_key <> new.key "
+        "and m.message_id is not distinct from new.message_id",
+        (
+            [key for key, _mail in mails],
+            [_clean(mail.message_id) for _key, mail in mails],
+            [mail.fingerprint for _key, mail in mails],
+        ),
+    )
+    return {row["key"]: row["message_key"] for row in rows}
 
 
 def mark_duplicate(conn: Connection, key: str, original: str) -> None:
@@ -54,13 +59,52 @@ def mark_duplicate(conn: Connection, key: str, original: str) -> None:
     conn.execute("delete from atlas.messages where message_key = %s", (key,))
 
 
-def store_understanding(
-    conn: Connection, key: str, mail: ParsedMail, trust: Trust, requester: tuple[Address, bool]
-) -> None:
+@dataclass(frozen=True)
+class Understanding:
+    """What was understood of one stored mail; ``requester`` is who asks, and whether that is only claimed."""
+
+    key: str
+    mail: ParsedMail
+    trust: Trust
+    requester: tuple[Address, bool]
+
+
+def store_understanding(conn: Connection, found: Sequence[Understanding]) -> None:
     """Write what was understood. Raises psycopg's UniqueViolation where another key took the same mail meanwhile."""
-    person, claimed = requester
-    values: dict[str, Any] = {
-        "key": key,
+    if not found:
+        return
+    rows = [_columns(one) for one in found]
+    assignments = ", ".join(f"{name} = %({name})s" for name in rows[0] if name != "key")
+    with conn.cursor() as cursor:
+        cursor.executemany(
+            f"update atlas.messages set understood_at = now(), {assignments} where message_key = %(key)s",  # noqa: S608  # our own column names
+            rows,
+        )
+        cursor.execute("delete from atlas.attachments where message_key = any(%s)", ([one.key for one in found],))
+        cursor.executemany(
+            "insert into atlas.attachments (message_key, part_index, name, declared_type, sniffed_type, size_bytes, sha256, inline) "
+            "values (%s, %s, %s, %s, %s, %s, %s, %s)",
+            [
+                (
+                    one.key,
+                    part.index,
+                    _clean(part.name),
+                    part.declared_type,
+                    part.sniffed_type,
+                    part.size,
+                    part.sha256,
+                    part.inline,
+                )
+                for one in found
+                for part in one.mail.parts
+            ],
+        )
+
+
+def _columns(found: Understanding) -> dict[str, Any]:
+    mail, (person, claimed) = found.mail, found.requester
+    return {
+        "key": found.key,
         "message_id": _clean(mail.message_id),
         "fingerprint": mail.fingerprint,
         "from_name": _clean(mail.sender.name),
@@ -73,35 +117,13 @@ def store_understanding(
         "headers": Jsonb(clean_json(mail.headers)),
         "forward": Jsonb(clean_json(asdict(mail.forward))),
         "automatic": mail.automatic,
-        "trust_level": trust.level.value,
-        "trust_reason": trust.reason,
+        "trust_level": found.trust.level.value,
+        "trust_reason": found.trust.reason,
         "requester_name": _clean(person.name),
         "requester_address": _clean(person.address),
         "requester_claimed": claimed,
         "remarks": list(mail.remarks),
     }
-    columns = [name for name in values if name != "key"]
-    assignments = ", ".join(f"{name} = %({name})s" for name in columns)
-    conn.execute(
-        f"update atlas.messages set understood_at = now(), {assignments} where message_key = %(key)s",  # noqa: S608  # our own column names
-        values,
-    )
-    conn.execute("delete from atlas.attachments where message_key = %s", (key,))
-    for part in mail.parts:
-        conn.execute(
-            "insert into atlas.attachments (message_key, part_index, name, declared_type, sniffed_type, size_bytes, sha256, inline) "
-            "values (%s, %s, %s, %s, %s, %s, %s, %s)",
-            (
-                key,
-                part.index,
-                _clean(part.name),
-                part.declared_type,
-                part.sniffed_type,
-                part.size,
-                part.sha256,
-                part.inline,
-            ),
-        )
 
 
 def load(conn: Connection, key: str) -> Row | None:
@@ -118,7 +140,8 @@ def load(conn: Connection, key: str) -> Row | None:
 def forward_of(row: Row) -> Forward:
     """The forward block of a stored message."""
     facts: dict[str, Any] = dict(row["forward"])
-    facts["sender"] = Address(**(facts.get("sender") or {}))
+    for name in ("sender", "forwarder"):
+        facts[name] = Address(**(facts.get(name) or {}))
     return Forward(**facts)
 
 

@@ -19,7 +19,7 @@ class Queued:
     """One row of the outbox, claimed by its reader."""
 
     id: int
-    message_key: str
+    message_key: str | None
     round: int
     attempt: int
     kind: str
@@ -37,6 +37,14 @@ def queue(
         "insert into atlas.notifications (message_key, round, attempt, kind, message_id, facts) values (%s, %s, %s, %s, %s, %s) "
         "on conflict (message_key, round, attempt, kind) do nothing",
         (key, round_, attempt, kind, message_id, Jsonb(clean_json(facts))),
+    )
+
+
+def queue_alert(conn: Connection, *, kind: str, message_id: str, facts: dict[str, object]) -> None:
+    """Put in an ``alert`` or an ``all_clear``, which concern no message. Each call is one mail: the caller knows what is new."""
+    conn.execute(
+        "insert into atlas.notifications (round, attempt, kind, message_id, facts) values (0, 0, %s, %s, %s)",
+        (kind, message_id, Jsonb(clean_json(facts))),
     )
 
 
@@ -95,6 +103,14 @@ def give_up(conn: Connection, row: Queued, state: str, code: str) -> None:
     conn.execute("update atlas.notifications set state = %s, code = %s where id = %s", (state, code, row.id))
     audit.record(conn, row.message_key, f"recap_{state}", actor="outbox", kind=row.kind, code=code)
     audit.alert(conn, f"recap:{row.id}", code, key=row.message_key)
+
+
+def bounced(conn: Connection, message_id: str) -> Row | None:
+    """A server returned this mail of ours: note it; its message key (None for an alarm) and kind, None where it is not ours."""
+    return conn.execute(
+        "update atlas.notifications set bounced_at = now() where message_id = %s returning message_key, kind",
+        (message_id,),
+    ).fetchone()
 
 
 def counts(conn: Connection) -> dict[str, int]:

@@ -33,7 +33,7 @@ def parts(database_url: str, tmp_path: Path) -> Iterator[Parts]:
 def a_message(conn: Conn, number: int) -> str:
     mail = ListedMail(str(number), MID_MONTH, 10, seen=False)
     (key,) = ledger.record_listing(conn, Listing("box", 1, None, (mail,)), max_bytes=100)
-    messages.store_raw(conn, key, b"raw")
+    messages.store_raw(conn, [(key, b"raw")])
     return key
 
 

@@ -109,6 +109,9 @@ def test_where_everything_is_configured_everything_is_reached(
         ("ATLAS_AGENT_BIN=/nonexistent/claude", "agent", "agent_missing"),
         ("ATLAS_TEAM_RECIPIENTS=client@elsewhere.example", "mail exit", "recipient_outside_team_domains"),
         ("ATLAS_MAIL_FROM=", "mail exit", "mail_from_missing"),
+        ("ATLAS_SMTP_URL=smtp://127.0.0.1:{port}", "mail exit", "smtp_unreachable"),
+        ("ATLAS_OUTBOX_DIR=/dev/null/outbox", "mail exit", "outbox_not_writable"),
+        ("ATLAS_AGENT_BIN=/bin/ls", "agent", "agent_unrecognised"),
     ],
 )
 def test_a_component_in_trouble_is_a_finding_with_a_code(
@@ -119,7 +122,8 @@ def test_a_component_in_trouble_is_a_finding_with_a_code(
     said = atlas("doctor", "--json", **{variable: value.format(port=unused_port)})
     assert said.status == 1
     found = findings(said)
-    assert (found[component]["kind"], found[component]["ok"]) == ("demo" if component == "mail exit" else "real", False)
+    kind = "demo" if component == "mail exit" and "SMTP" not in variable else "real"
+    assert (found[component]["kind"], found[component]["ok"]) == (kind, False)
     assert found[component]["detail"].startswith(detail)
     assert found["git"]["ok"]
     assert "geheim" not in said.out + said.err

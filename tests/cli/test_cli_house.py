@@ -15,13 +15,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from atlas_pipeline.embedded import house as house_module
 from atlas_pipeline.embedded.house import MARKER, House, Stopped, no_more_signals, only_one, stop_signals
 from atlas_pipeline.embedded.postgres import EmbeddedPostgres
 from atlas_pipeline.embedded.process import free_port, processes_with_marker, stop_marked
-from atlas_pipeline.errors import NotConfigured
+from atlas_pipeline.errors import NotConfigured, PermanentError
 from atlas_pipeline.settings import Settings
 from tests.fixtures_flow import letter, put
-from tests.fixtures_orchestration import atlas_process
+from tests.fixtures_orchestration import Atlas, atlas_process
 from tests.fixtures_release import wait_until
 from tests.fixtures_services import CLAMD_STREAM_MAX_BYTES
 
@@ -75,9 +76,9 @@ def house(somewhere: Path, clamd: str) -> Iterator[Up]:
     """A folder with one mail in its Maildir; nothing of the house outlives the test."""
     put(somewhere / "maildir", letter("Newsletter", "Nos offres de décembre. Pour vous désabonner, cliquez ici.\n"))
     up = Up(
-        somewhere / "home",
+        somewhere / "maison é",
         {
-            "ATLAS_HOME": str(somewhere / "home"),
+            "ATLAS_HOME": str(somewhere / "maison é"),
             "ATLAS_UI_PORT": str(free_port()),
             "ATLAS_MAILDIR": str(somewhere / "maildir"),
             "ATLAS_POLL_SECONDS": "2",
@@ -96,7 +97,7 @@ def test_a_killed_house_is_swept_up_after_and_a_stopped_one_leaves_nothing(house
         wait_until(lambda: len(house.marked) >= 2, 90)
         assert "dagster: starting" in log.read_text()
         second = atlas_process(house.home.parent, "up", **house.variables)
-        assert (second.status, second.err) == (1, "error: already_running (home=home)\n")
+        assert (second.status, second.err) == (1, "error: already_running (home=maison é)\n")
         first.kill()
         first.wait(timeout=10)
     left = house.marked
@@ -135,6 +136,38 @@ def test_two_houses_on_one_folder_are_one_too_many(tmp_path: Path) -> None:
         pass
     with only_one(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("home", ["a file", "/proc/atlas", "/dev/null/atlas"])
+def test_a_state_folder_that_is_none_is_named(atlas: Atlas, somewhere: Path, home: str) -> None:
+    """Before anything is started."""
+    (somewhere / "a file").touch()
+    said = atlas("up", ATLAS_HOME=str(somewhere / home))
+    assert said.status == 1
+    assert said.err.splitlines()[-1].startswith("error: home_unusable (home=")
+
+
+def test_a_house_of_ones_own_does_not_move_in_with_the_demo(atlas: Atlas, somewhere: Path) -> None:
+    """Its database holds the demo's client and mails."""
+    (somewhere / ".atlas" / "demo").mkdir(parents=True)
+    (somewhere / ".atlas" / "demo" / "scene").touch()
+    assert atlas("up").err == "error: home_holds_the_demo (home=.atlas)\n"
+
+
+def test_code_that_does_not_load_is_no_running_house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dagster shows its UI all the same; without this the operator sees a house that does nothing."""
+    (tmp_path / "workspace.yaml").write_text("load_from:\n  - python_module: {module_name: atlas_pipeline.nowhere}\n")
+    monkeypatch.setattr(house_module, "PROJECT", tmp_path)
+    (tmp_path / "dagster").mkdir()
+    (tmp_path / "dagster" / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    (tmp_path / "logs").mkdir()
+    one = House(Settings(home=tmp_path, ui_port=free_port()), print)
+    try:
+        with pytest.raises(PermanentError, match="dagster_code_not_loaded"):
+            one.start_dagster()
+    finally:
+        one.stop()
 
 
 def test_a_signal_stops_the_house_once_and_a_second_one_does_not_disturb_it() -> None:

@@ -77,7 +77,7 @@ def test_the_objects_come_in_the_order_of_the_files(atlas: Atlas, somewhere: Pat
     assert said.status == 1
     found = inspected(said.out)
     assert [facts.get("subject", facts.get("error")) for facts in found] == [
-        "One", "file_unreadable", "Two", "file_unreadable", "One",
+        "One", "file_unreadable", "Two", "no_regular_file", "One",
     ]  # fmt: skip
     assert [facts["file"] for facts in found] == [str(path) for path in (one, missing, two, folder, one)]
 
@@ -133,12 +133,26 @@ def test_with_scan_the_verdicts_are_there(atlas: Atlas, somewhere: Path, clamd: 
 def test_without_a_scanner_a_scan_says_why_there_is_none(atlas: Atlas, somewhere: Path) -> None:
     """The rest of the mail is answered, and nothing is opened unscanned."""
     said = atlas("inspect", mail(somewhere, letter()), "--json", "--scan", "--classify")
-    assert said.status == 0
+    assert said.status == 1
     (facts,) = inspected(said.out)
-    assert facts["error"] == "scanner_not_configured"
+    assert facts["error"] == facts["scan"]["code"] == "scanner_not_configured"
     assert (facts["ocr"], facts["classification"]) == (None, None)
     gone = atlas("inspect", somewhere / "mail.eml", "--json", "--scan", ATLAS_CLAMD="unix:/nonexistent")
+    assert gone.status == 1
     assert inspected(gone.out)[0]["scan"]["verdict"] == "error"
+
+
+def test_a_mail_over_the_limit_is_told_so_and_not_read_and_a_pipe_is_not_waited_for(
+    atlas: Atlas, somewhere: Path
+) -> None:
+    """As in the pipeline: it gets a row and a code."""
+    os.mkfifo(somewhere / "pipe")
+    large = mail(somewhere, letter(body="x" * 5000), "large.eml")
+    said = atlas("inspect", large, somewhere / "pipe", "--json", "--classify", ATLAS_MAX_MESSAGE_BYTES="4000")
+    assert said.status == 1
+    facts, pipe = inspected(said.out)
+    assert (facts["remarks"], facts["subject"], facts["body_text"]) == (["message_too_large"], None, None)
+    assert pipe["error"] == "no_regular_file"
 
 
 def test_with_classify_pictures_are_read_and_the_local_model_decides(atlas: Atlas, somewhere: Path) -> None:
@@ -166,6 +180,14 @@ def test_a_forward_shows_who_wrote_first(atlas: Atlas, somewhere: Path) -> None:
     assert facts["forward"]["found"] is True
     assert facts["forward"]["from"] == {"name": "Claire Lorme", "address": CLIENT}
     assert facts["forward"]["subject"] == "Le site"
+
+
+def test_automatic_forwarding_shows_by_whom(atlas: Atlas, somewhere: Path) -> None:
+    """The outer From does not say so."""
+    raw = f"X-Forwarded-For: lea@agence.example atlas@agence.example\nFrom: {CLIENT}\nSubject: Le site\n\nBonjour\n"
+    (facts,) = inspected(atlas("inspect", mail(somewhere, raw.encode()), "--json").out)
+    assert (facts["forward"]["method"], facts["forward"]["from"]["address"]) == ("automatic", CLIENT)
+    assert facts["forward"]["forwarder"] == {"name": None, "address": "lea@agence.example"}
 
 
 def test_tenants_from_a_file_are_believed(atlas: Atlas, somewhere: Path) -> None:

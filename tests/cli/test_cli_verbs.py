@@ -12,6 +12,7 @@ import pytest
 
 from atlas_pipeline.cli import main
 from atlas_pipeline.model import Intent, Status
+from atlas_pipeline.settings import Settings
 from tests.fixtures_flow import Bench, letter
 from tests.fixtures_orchestration import Atlas, Said, atlas_process
 
@@ -86,6 +87,35 @@ def test_a_setting_that_is_no_good_is_named_and_its_value_is_not(atlas: Atlas) -
 
 
 @pytest.mark.parametrize(
+    ("variable", "wrong"),
+    [
+        ("CONFIDENCE_FLOOR", ["7", "-1", "nan"]), ("UNCERTAINTY_THRESHOLD", ["1.1"]), ("UI_PORT", ["0", "99999"]),
+        ("TIME_ZONE", ["Mars", "../etc/passwd", "/etc/localtime"]), ("POLL_SECONDS", ["0", "-5"]), ("MAX_ATTEMPTS", ["4"]),
+        ("SPAWN_CRON", ["nonsense", "* * * *", "60 * * * *", "5-2 * * * *", "*/0 * * * *", "@daily", "1,,2 * * * *"]),
+    ],
+)  # fmt: skip
+def test_a_value_that_would_make_a_house_do_nothing_is_refused_at_once(
+    atlas: Atlas, variable: str, wrong: list[str]
+) -> None:
+    """Dagster would say so in a log; a floor of 7 would close every mail as noise."""
+    for value in wrong:
+        assert failed(atlas("doctor", **{f"ATLAS_{variable}": value})) == f"setting_invalid (ATLAS_{variable})"
+
+
+def test_settings_that_are_set_and_empty_are_not_set(atlas: Atlas, somewhere: Path) -> None:
+    """``ATLAS_HOME=`` must not put a database into the working folder."""
+    assert (
+        failed(atlas("status", ATLAS_HOME="", ATLAS_UI_PORT="", ATLAS_SPAWN_CRON="")) == "no_state_here (home=.atlas)"
+    )
+    assert list(somewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", ["2-59/5 * * * *", "0,30 8-18 * * 1-5", "*/10 * 1 1-12/2 7"])
+def test_a_cron_that_is_one_is_taken(value: str) -> None:
+    assert Settings(spawn_cron=value).spawn_cron == value
+
+
+@pytest.mark.parametrize(
     "url", ["postgresql://atlas:geheim@127.0.0.1:{port}/atlas", "mysql://atlas:geheim@h/x", "geheim"]
 )
 def test_a_database_that_cant_be_reached_is_one_line_without_the_password(
@@ -112,6 +142,13 @@ def test_a_message_without_a_record_or_an_agent_is_refused(
 ) -> None:
     """Whether it exists or not."""
     assert failed(atlas(verb, "20261201-999999")) == f"{line} (key=20261201-999999)"
+
+
+def test_a_cycle_without_an_agent_says_why_nobody_is_a_candidate(house_env: Bench, atlas: Atlas) -> None:
+    """The alarm alone would be looked for elsewhere."""
+    house_env.take_in(letter())
+    assert failed(atlas("spawn", "--due", ATLAS_AGENT_BIN="/nonexistent/claude")) == "agent_missing"
+    assert failed(atlas("spawn", "--due", ATLAS_SPAWN_ENABLED="0")) == "kill_switch (variable=ATLAS_SPAWN_ENABLED)"
 
 
 def test_a_wrong_command_line_is_explained_by_its_usage(atlas: Atlas) -> None:
@@ -211,6 +248,17 @@ def test_a_draft_is_accepted_or_cancelled_and_the_audit_says_by_whom(house_env: 
     assert all(row["decided_by"].startswith("operator:") for row in statuses)
 
 
+def test_many_messages_are_put_back_at_once_and_a_refused_one_stops_no_other(house_env: Bench, atlas: Atlas) -> None:
+    """After a fix: what was set aside, without naming each."""
+    assert atlas("reprocess", "--failed").out == "no message is failed\n"
+    one, two, three = (house_env.take_in(letter(f"Question {number}")) for number in range(3))
+    said = atlas("reprocess", one, "20261201-999999", two)
+    assert (said.status, said.out) == (1, f"{one}: received\n{two}: received\n")
+    assert said.err == "20261201-999999: message_unknown\n"
+    house_env.change("update atlas.inbox set status = 'failed' where message_key = any(%s)", [two, three])
+    assert atlas("reprocess", "--failed").out == f"{two}: received\n{three}: received\n"
+
+
 def test_a_message_can_be_put_back_and_its_action_asked_for(house_env: Bench, atlas: Atlas) -> None:
     """Both are seen by the next look of the sensor."""
     key = house_env.take_in(letter())
@@ -218,6 +266,7 @@ def test_a_message_can_be_put_back_and_its_action_asked_for(house_env: Bench, at
     assert house_env.state(key).spawn_requested_at is not None
     assert atlas("reprocess", key).out == f"{key}: received\n"
     assert house_env.status(key) is Status.RECEIVED
+    assert atlas("reprocess").status == atlas("reprocess", key, "--failed").status == 2
     assert failed(atlas("unblock", key)) == f"not_blocked (key={key}, status=received)"
     noise = house_env.take_in(letter("Newsletter"), Intent.NOISE)
     assert failed(atlas("spawn", noise)).startswith("nothing_to_spawn")
@@ -256,7 +305,7 @@ def test_a_tenant_that_is_shown_can_be_added_again(house_env: Bench, atlas: Atla
     slug = house_env.tenant.slug
     facts = json.loads(atlas("tenant", "show", slug, "--json").out)
     said = atlas("tenant", "add", write(somewhere, {**facts, "name": "Autre nom", "domains": ["Lorme.EXAMPLE"]}))
-    assert said.out == f"{slug}\n"
+    assert said.out == f"{slug}: replaced\n"
     after = json.loads(atlas("tenant", "show", slug, "--json").out)
     assert (after["name"], after["domains"]) == ("Autre nom", ["lorme.example"])
 
@@ -279,6 +328,19 @@ def test_a_tenant_needs_only_its_slug_and_its_name(house_env: Bench, atlas: Atla
         ({"slug": "b", "name": "B", "branch": None}, "tenant_fields (wrong=branch, missing=)"),
         ({"slug": "../b", "name": "B"}, "tenant_fields (wrong=slug, missing=)"),
         ({"slug": "B b", "name": "B"}, "tenant_fields (wrong=slug, missing=)"),
+        (
+            {
+                "slug": "b",
+                "name": "B",
+                "domains": ["NOT A DOMAIN"],
+                "contacts": ["nope"],
+                "zones": ["../../"],
+                "repository": "ext::sh -c id",
+                "preprod_url": "javascript:alert(1)",
+                "default_routes": ["/", "x"],
+            },
+            "tenant_fields (wrong=domains,contacts,zones,repository,preprod_url,default_routes, missing=)",
+        ),
         ([], "tenant_not_json"),
         ("text", "tenant_not_json"),
     ],

@@ -42,7 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def cold_server(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
     """A server of this test alone, whose cluster is yet to be made."""
-    own = EmbeddedPostgres(tmp_path / "pg", start_timeout_seconds=20)
+    own = EmbeddedPostgres(tmp_path / "é pg", start_timeout_seconds=20)
     yield own
     own.stop()
 
@@ -50,7 +50,7 @@ def cold_server(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
 @pytest.fixture
 def server(cluster: Path, cold_server: EmbeddedPostgres, tmp_path: Path) -> EmbeddedPostgres:
     """A server of this test alone, which may be killed."""
-    shutil.copytree(cluster, tmp_path / "pg")
+    shutil.copytree(cluster, tmp_path / "é pg")
     return cold_server
 
 
@@ -90,7 +90,7 @@ def test_the_password_file_is_private(cold_server: EmbeddedPostgres, tmp_path: P
     """Nobody else may read it, and no parent folder's permissions may be loosened for the server's sake."""
     tmp_path.chmod(0o700)
     cold_server.ensure()
-    assert (tmp_path / "pg" / "password").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "é pg" / "password").stat().st_mode & 0o777 == 0o600
     assert tmp_path.stat().st_mode & 0o777 == 0o700
 
 
@@ -105,7 +105,7 @@ def test_after_kill_9_of_the_postmaster_the_data_is_back(server: EmbeddedPostgre
     """Where the first process of the machine never reaps, the killed postmaster stays as a zombie with a pid file."""
     url = server.ensure()
     store_one_row(url)
-    os.kill(postmaster(tmp_path / "pg"), signal.SIGKILL)
+    os.kill(postmaster(tmp_path / "é pg"), signal.SIGKILL)
     assert server.ensure() == url
     assert stored(url) == [(42,)]
 
@@ -120,7 +120,7 @@ def test_a_backend_that_outlives_the_postmaster_is_ended_before_a_new_server_sta
     backend = busy.backend_pid
     # The loop never waits, so nothing in it looks whether the postmaster lives.
     busy.send_query(b"DO $$ BEGIN LOOP PERFORM 1; END LOOP; END $$")
-    os.kill(postmaster(tmp_path / "pg"), signal.SIGKILL)
+    os.kill(postmaster(tmp_path / "é pg"), signal.SIGKILL)
     server.ensure()
     assert not is_running(backend)
     busy.finish()
@@ -130,19 +130,19 @@ def test_a_backend_that_outlives_the_postmaster_is_ended_before_a_new_server_sta
 def test_after_kill_9_of_the_owner_the_server_is_found_again(server: EmbeddedPostgres, tmp_path: Path) -> None:
     """The server belongs to the folder, not to the process that happened to start it."""
     script = ENSURE + "import time; time.sleep(60)"
-    command = [sys.executable, "-c", script, str(tmp_path / "pg")]
+    command = [sys.executable, "-c", script, str(tmp_path / "é pg")]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         url = owner.stdout.readline().strip()
         owner.kill()
-    first = postmaster(tmp_path / "pg")
+    first = postmaster(tmp_path / "é pg")
     assert server.ensure() == url
-    assert postmaster(tmp_path / "pg") == first
+    assert postmaster(tmp_path / "é pg") == first
 
 
 def test_six_starts_at_once_give_one_server(cold_server: EmbeddedPostgres, tmp_path: Path) -> None:
     """The UI, the daemon and its workers all start together."""
-    command = [sys.executable, "-c", ENSURE, str(tmp_path / "pg")]
+    command = [sys.executable, "-c", ENSURE, str(tmp_path / "é pg")]
     starts = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(6)]
     assert {start.communicate(timeout=60)[0].strip() for start in starts} == {cold_server.ensure()}
 
@@ -151,7 +151,7 @@ def test_a_pid_file_of_a_reused_pid_does_not_keep_the_server_down(server: Embedd
     """In a restarted container the old number soon belongs to somebody else: here, to this test."""
     url = server.ensure()
     store_one_row(url)
-    pid_file = tmp_path / "pg" / "data" / "postmaster.pid"
+    pid_file = tmp_path / "é pg" / "data" / "postmaster.pid"
     old = pid_file.read_text()
     server.stop()
     pid_file.write_text(old.replace(old.split()[0], str(os.getpid()), 1))
@@ -175,7 +175,7 @@ def test_a_port_taken_by_another_program_is_left_to_it(server: EmbeddedPostgres)
 def test_a_lost_port_file_is_written_anew_from_the_running_server(server: EmbeddedPostgres, tmp_path: Path) -> None:
     """Otherwise a running server would be unreachable until somebody stops it by hand."""
     url = server.ensure()
-    (tmp_path / "pg" / "port").unlink()
+    (tmp_path / "é pg" / "port").unlink()
     assert server.ensure() == url
 
 
@@ -189,7 +189,7 @@ def test_stop_and_status_agree(server: EmbeddedPostgres, tmp_path: Path) -> None
     assert status["version"] is not None
     server.stop()
     assert server.status() == {"version": None, "port": status["port"], "running": False}
-    assert not (tmp_path / "pg" / "data" / "postmaster.pid").exists()
+    assert not (tmp_path / "é pg" / "data" / "postmaster.pid").exists()
 
 
 def test_the_servers_log_holds_no_statement_and_no_value(server: EmbeddedPostgres, tmp_path: Path) -> None:
@@ -203,14 +203,14 @@ def test_the_servers_log_holds_no_statement_and_no_value(server: EmbeddedPostgre
             connection.execute("SELECT CAST('secret-number' AS int)")
         with pytest.raises(psycopg.errors.UndefinedTable):
             connection.execute("SELECT * FROM secret_table")
-    log = (tmp_path / "pg" / "postgres.log").read_text()
+    log = (tmp_path / "é pg" / "postgres.log").read_text()
     assert "ready to accept connections" in log
     assert "secret" not in log
 
 
 def test_a_failed_initdb_leaves_no_half_cluster(tmp_path: Path) -> None:
     """What a full disk or a kill leaves behind must not be taken for a cluster by the next start."""
-    root = tmp_path / "pg"
+    root = tmp_path / "é pg"
     (root / "data.tmp").mkdir(parents=True)
     (root / "data.tmp" / "PG_VERSION").write_text("18\n")
     server = EmbeddedPostgres(root)
@@ -233,18 +233,18 @@ def test_a_folder_that_cannot_be_made_is_a_coded_error(tmp_path: Path) -> None:
 
 def test_a_cluster_is_never_deleted_to_make_room(tmp_path: Path) -> None:
     """A damaged or foreign cluster is somebody's data: the start is refused, the files stay."""
-    (tmp_path / "pg" / "data").mkdir(parents=True)
-    (tmp_path / "pg" / "data" / "precious").write_text("")
+    (tmp_path / "é pg" / "data").mkdir(parents=True)
+    (tmp_path / "é pg" / "data" / "precious").write_text("")
     with pytest.raises(NotConfigured, match="postgres_data_damaged"):
-        EmbeddedPostgres(tmp_path / "pg").ensure()
-    assert (tmp_path / "pg" / "data" / "precious").exists()
+        EmbeddedPostgres(tmp_path / "é pg").ensure()
+    assert (tmp_path / "é pg" / "data" / "precious").exists()
 
 
 def test_a_cluster_of_another_major_version_is_refused(server: EmbeddedPostgres, tmp_path: Path) -> None:
     """After an upgrade of the binaries the answer is a code, not a start that fails for no visible reason."""
     server.ensure()
     server.stop()
-    (tmp_path / "pg" / "data" / "PG_VERSION").write_text("12\n")
+    (tmp_path / "é pg" / "data" / "PG_VERSION").write_text("12\n")
     with pytest.raises(NotConfigured, match="postgres_version_differs"):
         server.ensure()
 
@@ -269,14 +269,14 @@ def test_root_is_told_when_no_user_can_reach_the_folder(tmp_path: Path) -> None:
     """Below a private home no other user can run a server; opening that home is not ours to do."""
     tmp_path.chmod(0o700)
     with pytest.raises(NotConfigured, match="postgres_root_without_user"):
-        EmbeddedPostgres(tmp_path / "pg", user_namespace=False).ensure()
+        EmbeddedPostgres(tmp_path / "é pg", user_namespace=False).ensure()
     assert tmp_path.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="every other test runs as a normal user then")
 def test_a_normal_user_runs_the_server_as_itself(tmp_path: Path) -> None:
     """The usual case on a developer's machine: no prefix, no change of owner."""
-    root = tmp_path / "pg"
+    root = tmp_path / "é pg"
     script = ENSURE + "import os; assert os.geteuid() != 0; EmbeddedPostgres(Path(sys.argv[1])).stop()"
     as_user = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--", sys.executable, "-c", script]
     ended = subprocess.run([*as_user, str(root)], cwd=ROOT, capture_output=True, text=True, check=False)

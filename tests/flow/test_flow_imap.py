@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from pydantic import SecretStr
 
 from atlas_pipeline.embedded.mails import DEMO_MAILS, Scene
 from atlas_pipeline.errors import AccessRefused, MailboxUnavailable
-from atlas_pipeline.flow import watching
+from atlas_pipeline.flow import discovery, watching
 from atlas_pipeline.model import Intent, Status
 from tests.fixtures_flow import (
     AUTHSERV,
@@ -65,6 +66,26 @@ def test_mails_come_in_over_imap_and_are_read_afterwards(bench: Bench, dovecot: 
     assert house.discover() == []
 
 
+@pytest.mark.parametrize("imap", [True, False])
+def test_more_mails_than_one_look_takes_are_listed_by_the_next_looks_and_each_once(
+    bench: Bench, dovecot: Dovecot, monkeypatch: pytest.MonkeyPatch, imap: bool
+) -> None:
+    """Ten thousand unread must not keep the sensor's tick from ending; those that are read meanwhile by a human count too."""
+    monkeypatch.setattr(discovery, "MOST_LISTED", 3)
+    user = dovecot.new_user()
+    house = on_imap(bench, dovecot, user) if imap else bench
+    house.model.script = [judged(Intent.QUESTION)]
+    for number in range(7):
+        raw = letter(f"Mail {number}", f"{number}\n")
+        _ = dovecot.deliver(user, raw) if imap else house.put(raw)
+    looks = [house.discover() for _ in range(4)]
+    assert [len(look) for look in looks] == [3, 3, 1, 0]
+    assert failures(house.intake([key for look in looks for key in look])) == []
+    assert [row["subject"] for row in house.rows("select subject from atlas.messages order by message_key")] == [
+        f"Mail {number}" for number in range(7)
+    ]
+
+
 def test_a_wrong_password_is_a_coded_alarm_and_the_right_one_finds_everything(bench: Bench, dovecot: Dovecot) -> None:
     user = dovecot.new_user()
     dovecot.deliver(user, letter())
@@ -97,30 +118,33 @@ def test_a_server_that_is_gone_is_a_coded_alarm_and_costs_no_mail(
     assert house.status(key) is Status.CLASSIFIED
 
 
-def test_a_connection_cut_inside_a_fetch_loses_nothing_and_the_next_run_takes_it_all(
+def test_a_connection_cut_inside_a_fetch_keeps_what_was_whole_and_the_next_run_takes_the_rest(
     bench: Bench, dovecot: Dovecot, tap: MakeTap
 ) -> None:
-    """Casebook C09: the server hangs up in the middle of a literal; an aborted connection is never used again."""
+    """Casebook C09: the server hangs up in the third literal of five; an aborted connection is never used again."""
     user = dovecot.new_user()
-    for number in range(3):
+    for number in range(5):
         dovecot.deliver(user, letter(body=f"{number}\n" + "Une ligne.\n" * 500))
     house = on_imap(bench, dovecot, user)
     keys = house.discover()
     relay = tap(dovecot.plain_port)
-    relay.cut_after = 12_000
+    relay.cut_after = 18_000
     cut = house.again(imap_url=SecretStr(through(dovecot, user, relay)), imap_ca_file=None)
     # The mailbox's name holds the port: let the relay pass for the server that was listed.
     house.change("update atlas.mailbox_ledger set mailbox = %s", cut.parts.source().mailbox)
     house.change("update atlas.mailboxes set mailbox = %s", cut.parts.source().mailbox)
     reports = cut.intake(keys)
-    assert [code for _stage, _key, code in failures(reports)] == ["imap_connection_lost"] * 3
+    assert [(key, code) for _stage, key, code in failures(reports)] == [
+        (key, "imap_connection_lost") for key in keys[2:]
+    ]
+    assert [house.status(key) for key in keys[:2]] == [Status.CLASSIFIED] * 2
     assert set(flags(dovecot, user).values()) == {False}
     relay.cut_after = None
     house.later()
     assert failures(cut.intake(watching.intake_due(cut.parts, []), run_id="run-2")) == []
     assert set(flags(dovecot, user).values()) == {True}
     assert house.rows("select count(*) as n, count(distinct raw_sha256) as mails from atlas.messages") == [
-        {"n": 3, "mails": 3}
+        {"n": 5, "mails": 5}
     ]
 
 
@@ -175,27 +199,67 @@ def test_a_flag_that_a_crash_left_out_is_set_by_the_next_run_that_fetches(bench:
     assert flags(dovecot, user) == {1: True, 2: True}
 
 
-def test_after_a_renumbering_no_uid_of_the_old_numbering_is_fetched_or_flagged(bench: Bench, dovecot: Dovecot) -> None:
-    """UID 1 is another mail now. The old row waits for a human's look; nothing is taken for what it is not."""
+def renumber(dovecot: Dovecot, user: str) -> None:
+    """Make the server forget its UIDs, as a rebuild or a migration does: it starts a new UIDVALIDITY."""
+    for name in ("dovecot-uidlist", "dovecot.index", "dovecot.index.cache", "dovecot.index.log"):
+        (dovecot.maildir(user) / name).unlink(missing_ok=True)
+    uid_list = dovecot.maildir(user) / "dovecot-uidlist"
+    uid_list.write_text("3 V1999999999 N1 Gffffffffffffffffffffffffffffffff\n")
+    os.chown(uid_list, *dovecot.owner)
+
+
+def test_after_a_renumbering_known_mails_keep_their_keys_and_exactly_the_new_ones_come_in(
+    bench: Bench, dovecot: Dovecot
+) -> None:
+    """Casebook C01. Three are known and read, two are listed and not fetched yet, one is new, one new and read by a human."""
     user = dovecot.new_user()
     house = on_imap(bench, dovecot, user)
-    dovecot.deliver(user, letter("Ancienne"))
-    (old,) = house.discover()
-    house.change("update atlas.mailbox_ledger set uid_validity = 1")
-    house.change("update atlas.mailboxes set uid_validity = 1")
-    (new,) = house.discover()
-    assert outcomes(house.intake([old]), old)[0] == "mailbox_changed"
-    assert flags(dovecot, user) == {1: False}
-    assert outcomes(house.intake([new]), new) == ["done", "done", "not_needed", "done"]
-    assert house.one("select count(*) from atlas.messages where message_key = %s", old) == 0
-    house.change("update atlas.mailbox_ledger set fetched_at = now(), flagged_at = null where message_key = %s", old)
-    dovecot.deliver(user, letter("Suivante"))
+    for number in range(5):
+        dovecot.deliver(user, letter(f"Mail {number}", f"{number}\n", message_id=f"<m{number}@x.example>"))
+    keys = house.discover()
+    assert failures(house.intake(keys[:3])) == []
+    renumber(dovecot, user)
+    for number in (5, 6):
+        dovecot.deliver(user, letter(f"Mail {number}", f"{number}\n", message_id=f"<m{number}@x.example>"))
     with IMAPClient("127.0.0.1", dovecot.plain_port, ssl=False) as client:
         client.login(user, PASSWORD)
         client.select_folder("INBOX")
-        client.remove_flags([1], [b"\\Seen"])
-    assert failures(house.intake(house.discover(), run_id="run-2")) == []
-    assert flags(dovecot, user) == {1: False, 2: True}
+        client.add_flags(client.search(["SUBJECT", "Mail 6"]), [b"\\Seen"])
+    # Under the old numbers nothing is fetched and nothing is flagged.
+    assert outcomes(house.intake([keys[3]], run_id="run-2"), keys[3])[0] == "uid_validity_changed"
+    new = house.discover()
+    assert len(new) == 2
+    house.later()
+    due = watching.intake_due(house.parts, [])
+    assert due == [*keys[3:], *new]
+    assert failures(house.intake(due, run_id="run-3")) == []
+    assert set(flags(dovecot, user).values()) == {True}
+    assert house.one("select count(distinct message_id) from atlas.messages") == 7
+    assert house.one("select count(*) from atlas.mailbox_ledger") == 7
+    assert house.alarms() == ["uid_validity_changed", "mailbox_renumbered"]
+    assert house.discover() == []
+
+
+def test_a_mail_that_a_renumbering_lost_is_gone_and_an_old_number_hides_no_new_mail(
+    bench: Bench, dovecot: Dovecot
+) -> None:
+    """A server may come back to a numbering that it had before, with another mail under the same UID."""
+    user = dovecot.new_user()
+    house = on_imap(bench, dovecot, user)
+    name = dovecot.deliver(user, letter("Perdu", "0\n"))
+    (lost,) = house.discover()
+    validity = house.one("select uid_validity from atlas.mailboxes")
+    next((dovecot.maildir(user) / "cur").glob(f"{name}*"), dovecot.maildir(user) / "new" / name).unlink()
+    renumber(dovecot, user)
+    assert house.discover() == []
+    assert house.one("select gone_at is not null from atlas.mailbox_ledger where message_key = %s", lost)
+    (dovecot.maildir(user) / "dovecot-uidlist").write_text(f"3 V{validity} N1 Gffffffffffffffffffffffffffffffff\n")
+    for index in dovecot.maildir(user).glob("dovecot.index*"):
+        index.unlink()
+    dovecot.deliver(user, letter("Nouveau", "1\n"))
+    (new,) = house.discover()
+    assert failures(house.intake([new])) == []
+    assert house.one("select subject from atlas.messages where message_key = %s", new) == "Nouveau"
 
 
 def test_a_mail_that_is_too_large_is_never_downloaded(bench: Bench, dovecot: Dovecot) -> None:

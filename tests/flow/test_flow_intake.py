@@ -248,6 +248,26 @@ def test_a_mail_that_kills_its_worker_twice_is_set_aside_at_the_third_look_and_t
     assert watching.intake_due(house.parts, []) == []
 
 
+def test_a_mail_that_exceeds_the_time_limit_twice_is_set_aside_and_can_be_put_back_after_a_fix(bench: Bench) -> None:
+    """Without a sign of life from within: the process is ended, and the mails behind go on in the next."""
+    bench.model.script = [judged(Intent.QUESTION)]
+    house = bench.again(understanding_timeout_seconds=2.0)
+    for body in ("Un\n", "STUCK\n", "Trois\n"):
+        house.put(letter(body=body))
+    _first, stuck, _last = keys = house.discover()
+    # The first time in the batch that was fetched together, the second time alone.
+    for run, reached in (("worker-1", Status.RECEIVED), ("worker-2", Status.CLASSIFIED)):
+        assert ended(house.worker("intake_stuck", run, *watching.intake_due(house.parts, [])))[0] == 1
+        assert [house.status(key) for key in keys] == [reached, Status.RECEIVED, Status.RECEIVED]
+    assert ended(house.worker("intake_stuck", "third", *watching.intake_due(house.parts, [])))[0] == 0
+    assert [house.status(key) for key in keys] == [Status.CLASSIFIED, Status.FAILED, Status.CLASSIFIED]
+    assert house.codes(stuck, "intake_failed") == ["poison_message"]
+    assert operator.failed_keys(house.parts.db) == [stuck]
+    operator.reprocess(house.parts.db, stuck, actor="test", force=False)
+    assert failures(house.intake([stuck], run_id="mended")) == []
+    assert house.status(stuck) is Status.CLASSIFIED
+
+
 def test_a_mail_that_postgresql_will_never_take_is_set_aside_with_its_bytes(bench: Bench) -> None:
     """A Message-ID that does not compress is longer than an index row may be: not an outage, however often it is tried."""
     long = "".join(chr(0x4E00 + secrets.randbelow(20_000)) for _ in range(990))

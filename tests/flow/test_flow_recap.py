@@ -15,7 +15,7 @@ from atlas_pipeline.flow import recapping
 from atlas_pipeline.flow.stage import StageDone
 from atlas_pipeline.model import Intent, Status
 from atlas_pipeline.recap.facts import facts_from_json
-from tests.fixtures_flow import TEAM_INBOX, Bench, Row, judged, killed_at_the_end, letter
+from tests.fixtures_flow import TEAM_INBOX, Bench, Row, failures, judged, killed_at_the_end, letter
 from tests.fixtures_recap import StartServer
 from tests.fixtures_release import wait_until
 
@@ -224,3 +224,30 @@ def test_the_facts_of_a_recap_are_what_the_tables_said_when_it_was_queued(bench:
     bench.change("update atlas.messages set subject = 'Autre chose'")
     recapping.deliver_due(bench.parts)
     assert "Une question" in bench.recaps()[0]["Subject"]
+
+
+def test_a_recap_that_bounces_is_told_to_its_message_and_starts_nothing(bench: Bench) -> None:
+    """Casebook C91: the report is a fact about the recap; an answer to it would bounce again."""
+    key = answered(bench)
+    recapping.recap(bench.parts, key, 1)
+    (sent,) = bench.recaps()
+    report = (
+        f"From: MAILER-DAEMON@mx.example\r\nTo: atlas@atelier-rivage.example\r\nSubject: Undelivered\r\n"
+        f"Return-Path: <>\r\nMIME-Version: 1.0\r\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\r\n\r\n"
+        f"--b\r\nContent-Type: text/plain\r\n\r\nMailbox full\r\n--b\r\nContent-Type: message/delivery-status\r\n\r\n"
+        f"Reporting-MTA: dns; mx.example\r\n\r\nFinal-Recipient: rfc822; team@atelier-rivage.example\r\nAction: failed\r\n"
+        f"--b\r\nContent-Type: text/rfc822-headers\r\n\r\nMessage-ID: {sent['Message-ID']}\r\nSubject: x\r\n--b--\r\n"
+    ).encode()
+    bench.put(report)
+    (bounce,) = bench.discover()
+    assert failures(bench.intake([bounce])) == []
+    assert (bench.status(bounce), bench.state(bounce).intent) == (Status.CLOSED, Intent.NOISE)
+    assert (
+        bench.one(
+            "select detail->>'report' from atlas.audit_log where message_key = %s and action = 'recap_bounced'", key
+        )
+        == bounce
+    )
+    assert "recap_bounced" in bench.alarms()
+    assert bench.one("select bounced_at is not null from atlas.notifications where message_key = %s", key)
+    assert bench.one("select count(*) from atlas.notifications") == 1

@@ -53,7 +53,7 @@ def test_listing_and_fetching_leave_a_mail_unread_and_marking_reads_it(dovecot: 
         assert (only.uid, only.seen, listed.uid_next) == ("1", False, 2)
         assert only.internal_date.tzinfo is not None
         assert abs((datetime.now(UTC) - only.internal_date).total_seconds()) < 60
-        ((uid, raw),) = box.fetch([only.uid], uid_validity=listed.uid_validity)
+        ((uid, raw),) = box.fetch(dict.fromkeys([only.uid], 1000), uid_validity=listed.uid_validity)
         assert raw is not None
         assert (uid, len(raw)) == ("1", only.size)
         assert unseen(dovecot, user) == 1
@@ -89,7 +89,7 @@ def test_a_mail_expunged_by_another_session_is_reported_gone(dovecot: Dovecot) -
             other.select_folder("INBOX")
             other.delete_messages([1])
             other.expunge()
-        got = dict(box.fetch(["1", "2", "77"]))
+        got = dict(box.fetch(dict.fromkeys(["1", "2", "77"], 1000)))
     assert got["1"] is None
     assert got["77"] is None
     assert got["2"] is not None
@@ -102,7 +102,7 @@ def test_a_hundred_and_twenty_mails_come_in_batches_in_order(dovecot: Dovecot) -
         dovecot.deliver(user, mail(number))
     with source(dovecot, user) as box:
         listed = box.list(above_uid=None)
-        got = list(box.fetch([found.uid for found in listed.mails]))
+        got = list(box.fetch({found.uid: found.size for found in listed.mails}))
         box.mark_seen([uid for uid, _ in got])
         assert box.list(above_uid=listed.uid_next).mails == ()
     assert len(got) == 120
@@ -120,10 +120,10 @@ def test_the_same_mails_through_imap_and_maildir_are_the_same(dovecot: Dovecot) 
     for raw in (mail(1), attached, b"no headers at all\n\nx", "Subject: été\n\nça\n".encode("latin-1")):
         dovecot.deliver(user, raw)
     with source(dovecot, user) as box:
-        via_imap = [parse(raw or b"") for _, raw in box.fetch(["1", "2", "3", "4"])]
+        via_imap = [parse(raw or b"") for _, raw in box.fetch(dict.fromkeys(["1", "2", "3", "4"], 1000))]
     with MaildirSource(dovecot.maildir(user)) as folder:
         names = [found.uid for found in folder.list(above_uid=None).mails]
-        via_maildir = [parse(raw or b"") for _, raw in folder.fetch(names)]
+        via_maildir = [parse(raw or b"") for _, raw in folder.fetch(dict.fromkeys(names, 1000))]
     assert len(via_imap) == 4
     assert {found.fingerprint for found in via_imap} == {found.fingerprint for found in via_maildir}
     assert {found.body_text for found in via_imap} == {found.body_text for found in via_maildir}
@@ -164,6 +164,87 @@ def test_a_folder_that_is_not_there_is_a_wrong_setting(dovecot: Dovecot) -> None
     assert error.code == "imap_folder_missing"
 
 
+@pytest.mark.parametrize(
+    "folder", ["Entwürfe", "Черновики", "A & B", 'Les "vrais"', "fin ", "2024", "日本語", "a/b", "x*y"]
+)
+def test_a_folder_is_found_by_the_name_that_people_see(dovecot: Dovecot, folder: str) -> None:
+    """Casebook C16, C17: modified UTF-7, quotes, a trailing space, a name that is a number."""
+    user = dovecot.new_user()
+    with IMAPClient("127.0.0.1", dovecot.plain_port, ssl=False, timeout=10) as client:
+        client.login(user, PASSWORD)
+        client.create_folder(folder)
+        client.append(folder, mail(1))
+    with source(dovecot, user, folder=folder) as box:
+        (found,) = box.list(above_uid=None).mails
+        ((_uid, raw),) = list(box.fetch(dict.fromkeys([found.uid], 1000)))
+        assert raw is not None
+        assert b"body 1" in raw
+        box.mark_seen([found.uid])
+        assert box.list(above_uid=None).mails == ()
+
+
+def test_a_mail_with_a_date_that_is_none_is_listed_by_the_servers_own(dovecot: Dovecot) -> None:
+    """Casebook C18: no ENVELOPE is asked for."""
+    user = dovecot.new_user()
+    dovecot.deliver(user, mail(1).replace(b"Mon, 02 Nov 2026 10:00:00", b"Sat, 8 May 2010 16.03.09"))
+    with source(dovecot, user) as box:
+        (found,) = box.list(above_uid=None).mails
+    assert abs((found.internal_date - datetime.now(UTC)).total_seconds()) < 300
+
+
+def test_all_mails_are_listed_with_their_message_ids_read_or_not(dovecot: Dovecot) -> None:
+    """What known mails are found again by after a renumbering, as the parser would read it from the whole mail."""
+    user = dovecot.new_user()
+    odd = [
+        mail(1),
+        mail(2).replace(b"Message-ID: <2@x>\n", b""),
+        mail(3).replace(b"Message-ID: <3@x>", b"Message-ID:\n <folded@x>"),
+        mail(4).replace(b"Message-ID: <4@x>", b"Message-Id: <[a]@x.example> (c)"),
+        mail(5).replace(b"Message-ID: <5@x>", b"Message-ID: <r\xe9@x>"),
+        mail(6).replace(b"Message-ID: <6@x>", b"Message-ID: <" + b"n" * 3000 + b"@x>"),
+    ]
+    for raw in odd:
+        dovecot.deliver(user, raw)
+    with source(dovecot, user) as box:
+        box.mark_seen(["1", "3"])
+        whole = box.list_all()
+        bodies = dict(box.fetch(dict.fromkeys([found.uid for found in whole.mails], 1000)))
+    assert [found.uid for found in whole.mails] == ["1", "2", "3", "4", "5", "6"]
+    assert [found.seen for found in whole.mails] == [True, False, True, False, False, False]
+    for found in whole.mails:
+        raw_mail = bodies[found.uid]
+        assert raw_mail is not None
+        assert found.message_id == parse(raw_mail).message_id
+
+
+def test_of_known_mails_only_the_uid_is_asked_for_and_the_rest_waits_for_the_next_look(dovecot: Dovecot) -> None:
+    user = dovecot.new_user()
+    for number in range(1, 8):
+        dovecot.deliver(user, mail(number))
+    with source(dovecot, user) as box:
+        found = box.list(above_uid=None, known=lambda _validity, uids: [uid for uid in uids if uid < "3"], limit=3)
+    assert ([mail.uid for mail in found.mails], found.more) == (["3", "4", "5"], True)
+
+
+def test_the_mail_that_was_listed_is_flagged_though_others_before_it_were_expunged(dovecot: Dovecot) -> None:
+    """Casebook C04: numbers shift, UIDs do not."""
+    user = dovecot.new_user()
+    for number in (1, 2, 3):
+        dovecot.deliver(user, mail(number))
+    with source(dovecot, user) as box:
+        third = box.list(above_uid=None).mails[2].uid
+        with IMAPClient("127.0.0.1", dovecot.plain_port, ssl=False, timeout=10) as other:
+            other.login(user, PASSWORD)
+            other.select_folder("INBOX")
+            other.delete_messages([1])
+            other.expunge()
+        ((_uid, raw),) = list(box.fetch(dict.fromkeys([third], 1000)))
+        assert raw is not None
+        assert b"body 3" in raw
+        box.mark_seen([third])
+        assert [found.uid for found in box.list(above_uid=None).mails] == ["2"]
+
+
 def test_a_folder_with_an_accent_is_found(dovecot: Dovecot) -> None:
     """The URL holds percent-encoded UTF-8, the server modified UTF-7."""
     user = dovecot.new_user()
@@ -182,7 +263,7 @@ def test_a_mailbox_that_was_rebuilt_is_not_read_with_old_uids(dovecot: Dovecot) 
     with source(dovecot, user) as box:
         validity = box.list(above_uid=None).uid_validity
         with pytest.raises(MailboxUnavailable, match="uid_validity_changed"):
-            list(box.fetch(["1"], uid_validity=validity + 1))
+            list(box.fetch(dict.fromkeys(["1"], 1000), uid_validity=validity + 1))
 
 
 def test_plain_text_is_spoken_on_loopback_only(dovecot: Dovecot) -> None:
@@ -251,6 +332,44 @@ def test_too_many_connections_is_no_wrong_password(scripted: tuple[int, list[byt
     assert code_of(scripted_source(port)).code == "imap_server_busy"
 
 
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (b"TAG NO [OVERQUOTA] Account exceeded command or bandwidth limits.\r\n", "imap_over_quota"),
+        (b"TAG NO Account exceeded command or bandwidth limits. (Failure)\r\n", "imap_over_quota"),
+        (b"TAG BAD User is authenticated but not connected.\r\n", "imap_server_busy"),
+        (b"TAG NO [UNAVAILABLE] Temporary authentication failure.\r\n", "imap_server_busy"),
+        (b"TAG NO [AUTHENTICATIONFAILED] Invalid credentials (Failure)\r\n", "imap_login_refused"),
+    ],
+)
+def test_what_a_server_says_at_login_is_told_apart(scripted: tuple[int, list[bytes]], answer: bytes, code: str) -> None:
+    """Casebook C14, C15: a quota is left alone for hours, a busy server for minutes, a password for a human."""
+    port, answers = scripted
+    answers += [CAPABILITY, answer]
+    assert code_of(scripted_source(port)).code == code
+
+
+def test_an_answer_given_twice_is_one_mail(scripted: tuple[int, list[bytes]]) -> None:
+    """Casebook C13: flags changed by another client come as a second FETCH, before or after the text."""
+    port, answers = scripted
+    bodies = b"* 1 FETCH (UID 7 FLAGS (\\Seen))\r\n* 1 FETCH (UID 7 BODY[] {5}\r\nhello)\r\n* 1 FETCH (UID 7 FLAGS ())\r\nTAG OK done\r\n"
+    answers += [CAPABILITY, LOGGED_IN, SELECTED, bodies]
+    with scripted_source(port) as box:
+        assert list(box.fetch(dict.fromkeys(["7"], 1000))) == [("7", b"hello")]
+
+
+def test_of_a_cut_answer_the_whole_mails_are_kept_and_the_cut_one_is_not(scripted: tuple[int, list[bytes]]) -> None:
+    """Casebook C09, to the byte: the third literal is cut, whatever its length pretends to be."""
+    port, answers = scripted
+    bodies = b"* 7 FETCH (UID 7 BODY[] {5}\r\nhello)\r\n* 8 FETCH (BODY[] {5}\r\nworld UID 8)\r\n* 9 FETCH (UID 9 BODY[] {5}\r\nhal"
+    answers += [CAPABILITY, LOGGED_IN, SELECTED, bodies]
+    kept: list[tuple[str, bytes | None]] = []
+    with pytest.raises(MailboxUnavailable) as caught, scripted_source(port) as box:
+        kept.extend(box.fetch(dict.fromkeys(["7", "8", "9"], 1000)))
+    assert caught.value.code in {"imap_connection_lost", "imap_timeout"}
+    assert kept == [("7", b"hello"), ("8", b"world")]
+
+
 def test_a_connection_cut_during_login_is_no_wrong_password(scripted: tuple[int, list[bytes]]) -> None:
     """imapclient calls both a LoginError."""
     port, answers = scripted
@@ -270,11 +389,10 @@ def test_a_connection_cut_in_the_middle_is_an_outage(scripted: tuple[int, list[b
 def test_a_mail_answered_without_its_text_is_neither_gone_nor_read(scripted: tuple[int, list[bytes]]) -> None:
     """iCloud answers so at times (casebook C13): it is left out, and asked again next time."""
     port, answers = scripted
-    sizes = b"* 1 FETCH (UID 7 RFC822.SIZE 5)\r\n* 2 FETCH (UID 8 RFC822.SIZE 5)\r\nTAG OK done\r\n"
     bodies = b"* 1 FETCH (UID 7)\r\n* 2 FETCH (UID 8 BODY[] {5}\r\nhello)\r\nTAG OK done\r\n"
-    answers += [CAPABILITY, LOGGED_IN, SELECTED, sizes, bodies]
+    answers += [CAPABILITY, LOGGED_IN, SELECTED, bodies]
     with scripted_source(port) as box:
-        assert list(box.fetch(["7", "8"])) == [("8", b"hello")]
+        assert list(box.fetch(dict.fromkeys(["7", "8"], 1000))) == [("8", b"hello")]
 
 
 def test_an_answer_that_is_no_imap_is_an_outage(scripted: tuple[int, list[bytes]]) -> None:

@@ -43,6 +43,27 @@ def test_the_outbox_runs_only_where_a_recap_is_due(dagster_house: DagsterHouse) 
     assert evaluate(dagster_house, "outbox_schedule").run_requests == []
 
 
+def test_the_heartbeat_runs_only_where_the_mailbox_fell_silent_or_is_read_again(dagster_house: DagsterHouse) -> None:
+    """The asset shows what was told; the mail leaves by the outbox."""
+    house = dagster_house.bench
+    house.discover()
+    assert evaluate(dagster_house, "heartbeat_schedule").run_requests == []
+    for told, prepare in (
+        ("mailbox_silent", lambda: house.change("update atlas.mailbox_pulse set last_read_at = now() - interval '1 hour', "
+                                               "watched_since = now() - interval '1 hour'")),
+        ("mailbox_read_again", house.discover),
+    ):  # fmt: skip
+        prepare()
+        assert len(evaluate(dagster_house, "heartbeat_schedule").run_requests or ()) == 1
+        assert dagster_house.execute("heartbeat_job").success
+        event = dagster_house.instance.get_latest_materialization_event(dg.AssetKey("mailbox_heartbeat"))
+        assert event is not None
+        assert event.asset_materialization is not None
+        assert event.asset_materialization.metadata["told"].value == told
+        assert evaluate(dagster_house, "heartbeat_schedule").run_requests == []
+    assert len(house.recaps()) == 2
+
+
 def test_the_lock_guard_runs_only_where_an_agent_is_marked_live(dagster_house: DagsterHouse) -> None:
     """And reaps one without an owner."""
     assert evaluate(dagster_house, "lock_guard_schedule").run_requests == []

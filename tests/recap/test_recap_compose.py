@@ -27,7 +27,7 @@ from atlas_pipeline.recap.compose import (
     headers_survive,
 )
 from atlas_pipeline.recap.sections import recap_sections
-from atlas_pipeline.recap.words import LABELS, STATUSES, next_step
+from atlas_pipeline.recap.words import ALERTS, LABELS, STATUSES, next_step
 from tests.fixtures_recap import FROM, MESSAGE_ID, TEAM, recap_facts
 
 OURS = [
@@ -261,6 +261,25 @@ def test_an_alert_is_short_and_safe_too() -> None:
     assert "tries = 3" in plain
     assert "zone = a b" in plain
     assert "tries = 3" in rich
+
+
+def test_a_known_alert_is_told_in_a_sentence_in_both_languages() -> None:
+    """An operator reads it on a telephone at night."""
+    detail: dict[str, str | float | bool | None] = {
+        "mailbox": "imap://atlas@host/INBOX",
+        "minutes": 12,
+        "code": "imap_unreachable",
+    }
+    for code in ALERTS:
+        for language in ("fr", "en"):
+            message = compose_alert(
+                code=code, detail=detail, language=language, mail_from=FROM, recipients=TEAM,
+                message_id="<alert.7@atlas.atelier-rivage.example>", now=NOW,
+            )  # fmt: skip
+            for text in both_texts(reread(message)):
+                assert "imap://atlas@host/INBOX" in text
+                assert "12 minutes" in text
+                assert "{" not in text
 
 
 def test_facts_come_back_from_json_as_they_went() -> None:

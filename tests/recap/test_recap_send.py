@@ -228,6 +228,9 @@ class _Untouched:
     def deliver(self, message: EmailMessage, recipients: object) -> Delivery:
         raise AssertionError
 
+    def check(self) -> None:
+        raise AssertionError
+
 
 def test_a_mail_for_a_stranger_reaches_no_exit() -> None:
     """The guard comes first, for every exit."""

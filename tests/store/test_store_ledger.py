@@ -102,9 +102,9 @@ def test_due_is_what_is_not_finished_not_leased_not_gone_and_not_waiting(conn: C
     claims.lease(conn, [leased], run_id="run", seconds=60)
     ledger.set_gone(conn, gone)
     ledger.wait(conn, waiting, "scanner_refused")
-    messages.store_raw(conn, done, b"raw")
+    messages.store_raw(conn, [(done, b"raw")])
     conn.execute("update atlas.inbox set status = 'closed' where message_key = %s", (done,))
-    messages.store_raw(conn, copy, b"raw")
+    messages.store_raw(conn, [(copy, b"raw")])
     messages.mark_duplicate(conn, copy, done)
     assert ledger.due_keys(conn, 10) == [fresh]
     claims.expire(conn, leased, run_id="run")

@@ -33,7 +33,7 @@ CLEANED = "ab \ufffd c 🙂"
 def a_message(conn: Conn, uid: str = "1") -> str:
     listed = ListedMail(uid, datetime(2026, 12, 1, tzinfo=UTC), 10, seen=False)
     (key,) = ledger.record_listing(conn, Listing("box", 1, 9, (listed,)), max_bytes=100)
-    messages.store_raw(conn, key, b"raw")
+    messages.store_raw(conn, [(key, b"raw")])
     return key
 
 
@@ -306,9 +306,10 @@ def test_every_text_that_comes_from_outside_is_cleaned_on_its_way_in_and_the_byt
     nasty = replace(
         mail, subject=NASTY, body_text=NASTY, body_html=NASTY, message_id=NASTY, sender=Address(NASTY, NASTY),
         recipients=(Address(NASTY, NASTY),), headers={NASTY: [NASTY]}, parts=(part,),
-        forward=replace(mail.forward, found=True, subject=NASTY, body=NASTY, sender=Address(NASTY, NASTY)),
+        forward=replace(mail.forward, found=True, subject=NASTY, body=NASTY, sender=Address(NASTY, NASTY), forwarder=Address(None, "g@team.example")),
     )  # fmt: skip
-    messages.store_understanding(conn, key, nasty, Trust(TrustLevel.OTHER, "x"), (Address(NASTY, NASTY), True))
+    understanding = messages.Understanding(key, nasty, Trust(TrustLevel.OTHER, "x"), (Address(NASTY, NASTY), True))
+    messages.store_understanding(conn, [understanding])
     row = conn.execute("select * from atlas.messages").fetchone()
     assert row is not None
     for column in (
@@ -324,11 +325,12 @@ def test_every_text_that_comes_from_outside_is_cleaned_on_its_way_in_and_the_byt
         assert row[column] == CLEANED, column
     assert row["headers"] == {CLEANED: [CLEANED]}
     assert row["recipients"] == [{"name": CLEANED, "address": CLEANED}]
-    assert messages.forward_of(row).body == CLEANED
+    stored = messages.forward_of(row)
+    assert (stored.body, stored.sender.name, stored.forwarder) == (CLEANED, CLEANED, Address(None, "g@team.example"))
     assert bytes(row["raw"]) == b"raw"
     names = conn.execute("select name from atlas.attachments").fetchall()
     assert names == [{"name": CLEANED}]
-    assert messages.original_of(conn, "another key", nasty) == key
+    assert messages.originals_of(conn, [("another key", nasty)]) == {"another key": key}
     work.create(conn, key, table="runs", title=NASTY, tenant=None)
     verdicts.add_draft(conn, key, author="atlas", body=NASTY)
     found = conn.execute("select title, body from atlas.runs join atlas.reply_drafts using (message_key)").fetchone()

@@ -37,7 +37,7 @@ def a_message(conn: Conn, uid: str = "1") -> str:
     """One message in ``received``; its key."""
     listed = ListedMail(uid, datetime(2026, 12, 1, tzinfo=UTC), 10, seen=False)
     (key,) = ledger.record_listing(conn, Listing("box", 1, 9, (listed,)), max_bytes=100)
-    messages.store_raw(conn, key, b"raw")
+    messages.store_raw(conn, [(key, b"raw")])
     return key
 
 
