@@ -93,7 +93,7 @@ def date(found: Fields) -> tuple[datetime | None, str | None]:
         value = _with_sane_offset(value)
     except (ValueError, TypeError, OverflowError, IndexError):
         return None, "date_invalid"
-    return (value, None) if 1970 <= value.year <= 9000 else (None, "date_invalid")
+    return (value, None) if 1900 < value.year <= 9000 else (None, "date_invalid")
 
 
 def addresses(raw: Iterable[str]) -> tuple[Address, ...]:

@@ -18,6 +18,7 @@ from email.generator import BytesGenerator
 from atlas_pipeline.mailbox.html import html_to_text
 from atlas_pipeline.mailbox.sniff import sniff
 from atlas_pipeline.mailbox.text import decode, decode_words, raw_header_text, unflow
+from atlas_pipeline.mailbox.tnef import Winmail, unpack
 from atlas_pipeline.mailbox.tree import Leaf, Mail, body_of, leaves, read
 from atlas_pipeline.model import Part
 from atlas_pipeline.text import clean_text, one_line
@@ -30,7 +31,6 @@ _BASE64_DEFECTS = (InvalidBase64CharactersDefect, InvalidBase64LengthDefect, Inv
 _CLOSED_TYPES = {
     "application/pkcs7-mime": "smime",
     "application/x-pkcs7-mime": "smime",
-    "application/ms-tnef": "tnef",
     "application/pgp-encrypted": "pgp",
 }
 _CALENDAR_LINE = re.compile(r"^(SUMMARY|DESCRIPTION|LOCATION|DTSTART|DTEND)(?:;[^:\r\n]*)?:(.*)$", re.MULTILINE)
@@ -38,13 +38,14 @@ _CALENDAR_LINE = re.compile(r"^(SUMMARY|DESCRIPTION|LOCATION|DTSTART|DTEND)(?:;[
 
 @dataclass
 class Content:
-    """What was found in a tree; ``payloads`` are all decoded leaves in order, for the fingerprint."""
+    """What was found in a tree; ``payloads`` are all decoded leaves in order, for the fingerprint; ``inside``, winmail.dat files."""
 
     body_text: str = ""
     body_html: str | None = None
     parts: list[Part] = field(default_factory=list)
     payloads: list[bytes] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    inside: list[Winmail] = field(default_factory=list)
 
 
 def read_content(raw: bytes, message: Mail, *, mails_deep: int = 0) -> Content:
@@ -58,6 +59,10 @@ def read_content(raw: bytes, message: Mail, *, mails_deep: int = 0) -> Content:
         content.payloads.append(payload)
         declared = _declared_type(leaf.message)
         name = part_name(leaf.message)
+        if leaf.root and declared.startswith("multipart/") and sniff(payload, declared) == "text/plain":
+            # No boundary was found in it: whatever the header says, a reader is shown this text.
+            plain.append(_text(leaf.message, payload, content.remarks))
+            continue
         if declared in {"text/plain", "text/html"} and _is_own_text(leaf, name):
             text = _text(leaf.message, payload, content.remarks)
             (plain if declared == "text/plain" else html).append(text)
@@ -65,6 +70,10 @@ def read_content(raw: bytes, message: Mail, *, mails_deep: int = 0) -> Content:
         if declared == "text/calendar":
             calendar = calendar or _calendar_text(_text(leaf.message, payload, content.remarks))
         _add_part(content, leaf.message, declared=declared, name=name, payload=payload, mails_deep=mails_deep)
+    if not "".join(plain).strip() and not html:
+        plain += [winmail.text for winmail in content.inside if winmail.text.strip()]
+        html += [winmail.html for winmail in content.inside if winmail.html.strip()]
+        content.remarks.extend(["body_from_tnef"] if plain or html else [])
     content.body_html = "\n".join(html) or None
     content.body_text = _body(plain, content.body_html, calendar, content.remarks)
     return content
@@ -112,6 +121,28 @@ def _add_part(
     )
     if sniffed == "message/rfc822":
         _add_parts_of_attached(content, payload, mails_deep + 1)
+    elif payload and "application/ms-tnef" in {declared, sniffed} and mails_deep <= MAX_ATTACHED_MAILS_DEEP:
+        _add_files_of_winmail(content, payload)
+
+
+def _add_files_of_winmail(content: Content, raw: bytes) -> None:
+    """Files that only Outlook would show must reach the antivirus and the OCR as any other."""
+    winmail = unpack(raw)
+    content.inside.append(winmail)
+    content.remarks.extend(winmail.remarks)
+    for name, payload in winmail.files:
+        content.parts.append(
+            Part(
+                index=len(content.parts),
+                name=safe_name(name or ""),
+                declared_type="application/octet-stream",
+                sniffed_type=sniff(payload, "application/octet-stream"),
+                size=len(payload),
+                sha256=hashlib.sha256(payload).hexdigest(),
+                inline=False,
+                content=payload,
+            )
+        )
 
 
 def _add_parts_of_attached(content: Content, raw: bytes, mails_deep: int) -> None:
@@ -231,7 +262,11 @@ def _param(message: Mail, name: str, header: str = "content-type") -> str | None
 
 def part_name(message: Mail) -> str | None:
     """Return the name a sender gave, as data and never as a path: one line, no folders, at most 255 bytes."""
-    given = _param(message, "filename", "content-disposition") or _param(message, "name") or ""
+    return safe_name(_param(message, "filename", "content-disposition") or _param(message, "name") or "")
+
+
+def safe_name(given: str) -> str | None:
+    """Return a name as data and never as a path, or None where nothing of it is left."""
     name = re.split(r"[/\\]", one_line(given))[-1].strip()
     if name.strip(". ") == "":
         return None

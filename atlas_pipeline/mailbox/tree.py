@@ -19,6 +19,8 @@ MAX_PARTS = 500
 MAX_PARAMETER_CHARS = 4096
 
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
+# RFC 822 allowed it, and the standard library takes the first such line for the end of the header.
+_SPACE_BEFORE_COLON = re.compile(rb"^([A-Za-z][A-Za-z0-9-]{0,60})[ \t]+:", re.MULTILINE)
 
 Mail = Message
 
@@ -53,7 +55,10 @@ class _Capped(policy.Compat32):
 
 def read(raw: bytes) -> Mail:
     """Parse bytes into the standard library's tree. Raises RecursionError on deep nesting."""
-    return message_from_bytes(raw, policy=_Capped())
+    end = _HEAD_END.search(raw)
+    head = raw if end is None else raw[: end.start()]
+    mended = _SPACE_BEFORE_COLON.sub(rb"\1:", head)
+    return message_from_bytes(raw if len(mended) == len(head) else mended + raw[len(head) :], policy=_Capped())
 
 
 def body_of(raw: bytes) -> bytes:
@@ -76,7 +81,8 @@ def leaves(root: Mail, raw: bytes, remarks: list[str]) -> Iterator[Leaf]:
             return
         if node.defects:
             remarks.append("mime_defect")
-        payload = node.get_payload()
+        # Asked only where there are children: of a leaf it would decode the text by a charset that may be none.
+        payload = node.get_payload() if node.is_multipart() else None
         if node.get_content_maintype() != "multipart" or not isinstance(payload, list):
             yield Leaf(node, received, node is root)
             continue

@@ -319,7 +319,11 @@ def test_an_invitation_alone_is_no_empty_mail() -> None:
 
 @pytest.mark.parametrize(
     ("declared", "remark"),
-    [(b"application/pkcs7-mime", "smime"), (b"application/ms-tnef", "tnef"), (b"application/pgp-encrypted", "pgp")],
+    [
+        (b"application/pkcs7-mime", "smime"),
+        (b"application/ms-tnef", "tnef_unreadable"),
+        (b"application/pgp-encrypted", "pgp"),
+    ],
 )
 def test_what_we_cannot_open_is_named(declared: bytes, remark: str) -> None:
     """Its body looks empty, and it is not."""
