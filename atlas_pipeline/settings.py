@@ -154,7 +154,7 @@ class Settings(BaseSettings):
 
     # Cadence of the safety nets
     unfinished_seconds: int = Field(30, gt=0, description="Interval of the sensor that picks up what was left behind")
-    claim_seconds: int = Field(900, gt=0, description="Lease of a message being worked on")
+    claim_seconds: int = Field(900, ge=0, description="Lease of a message being worked on")
 
     @field_validator("founder_addresses", "team_domains", "team_recipients", "authserv_ids", mode="before")
     @classmethod
