@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from atlas_pipeline.errors import AtlasError
+from atlas_pipeline.errors import AtlasError, DatabaseUnavailable
 from atlas_pipeline.flow import discovery
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.mailbox.source import MailSource
@@ -19,7 +19,7 @@ Kept = Sequence[tuple[str, bytes]]
 
 
 def fetch(parts: Parts, keys: Sequence[str], on_kept: Callable[[Kept], None] = lambda _mails: None) -> dict[str, str]:
-    """Bring in the bodies that are not stored yet; return the keys that failed with their codes.
+    """Bring in the bodies that are not stored yet; return the keys that failed with their codes. Raises DatabaseUnavailable.
 
     ``on_kept`` gets each batch of keys and bytes once it is committed, while the bytes are at hand.
     """
@@ -61,6 +61,8 @@ def fetch(parts: Parts, keys: Sequence[str], on_kept: Callable[[Kept], None] = l
             if cut:
                 raise cut[0]
             _flag(parts, source, validity)
+    except DatabaseUnavailable:  # no fault of the mailbox
+        raise
     except AtlasError as error:
         discovery.failed(parts, source.mailbox, error)
         failed = dict.fromkeys(failed, error.code)
