@@ -6,6 +6,7 @@ All datetimes are timezone-aware. Sizes are bytes, durations milliseconds or sec
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -102,6 +103,10 @@ class Listing:
     uid_next: int | None
     mails: tuple[ListedMail, ...]
     more: bool = False
+
+
+# Which of these UIDs, under this UIDVALIDITY, were listed before.
+Known = Callable[[int, Sequence[str]], Collection[str]]
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,8 @@ from atlas_pipeline.mailbox import headers
 from atlas_pipeline.mailbox.imap_errors import coded
 from atlas_pipeline.mailbox.imap_salvage import whole_mails
 from atlas_pipeline.mailbox.oauth import OAuthGrant, access_token, drop_token
-from atlas_pipeline.mailbox.source import Known, nothing_known
 from atlas_pipeline.mailbox.tree import read
-from atlas_pipeline.model import ListedMail, Listing
+from atlas_pipeline.model import Known, ListedMail, Listing
 
 BATCH_MAILS = 50
 BATCH_BYTES = 16_000_000
@@ -154,14 +153,14 @@ class ImapSource:
         except (OSError, ValueError):
             raise NotConfigured("imap_ca_file_unreadable") from None
 
-    def list(self, *, above_uid: int | None, known: Known = nothing_known, limit: int | None = None) -> Listing:
+    def list(self, *, above_uid: int | None, known: Known | None = None, limit: int | None = None) -> Listing:
         """List UIDs above the mark and unread ones below it. Raises NotConfigured ``imap_folder_missing`` too."""
         with coded():
             state = self._select(None, readonly=True)
             uid_next = state.get(b"UIDNEXT")
             validity = int(state[b"UIDVALIDITY"])
             uids = self._search(above_uid, uid_next)
-            old = set(known(validity, [str(uid) for uid in uids]))
+            old = set(known(validity, [str(uid) for uid in uids]) if known else ())
             new = [uid for uid in uids if str(uid) not in old]
             mails = tuple(self._describe(new[:limit]))
         return Listing(self.mailbox, validity, uid_next, mails, more=limit is not None and len(new) > limit)

@@ -16,8 +16,7 @@ from typing import Self
 from urllib.parse import quote
 
 from atlas_pipeline.errors import MailboxUnavailable
-from atlas_pipeline.mailbox.source import Known, nothing_known
-from atlas_pipeline.model import ListedMail, Listing
+from atlas_pipeline.model import Known, ListedMail, Listing
 
 UID_VALIDITY = 1  # a unique name is never used twice, so a Maildir never starts counting anew
 
@@ -45,12 +44,12 @@ class MaildirSource:
         self,
         *,
         above_uid: int | None,  # noqa: ARG002  # names have no order; the ledger knows the old ones
-        known: Known = nothing_known,
+        known: Known | None = None,
         limit: int | None = None,
     ) -> Listing:
         """List unread mails, oldest first. Raises MailboxUnavailable: ``maildir_unreadable``."""
         unread = {uid: path for uid, path in self._paths().items() if not _is_seen(path)}
-        old = set(known(UID_VALIDITY, list(unread)))
+        old = set(known(UID_VALIDITY, list(unread)) if known else ())
         mails = []
         for uid, path in unread.items():
             if uid in old:

@@ -5,21 +5,14 @@ Sources read and flag; they keep no state of their own. Not here: which mails ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
 from atlas_pipeline.errors import NotConfigured
 from atlas_pipeline.mailbox.oauth import OAuthGrant
-from atlas_pipeline.model import Listing
-
-Known = Callable[[int, Sequence[str]], Collection[str]]
-
-
-def nothing_known(uid_validity: int, uids: Sequence[str]) -> Collection[str]:  # noqa: ARG001  # the shape of ``Known``
-    """Which of these UIDs, under this numbering, the caller has listed before: none."""
-    return ()
+from atlas_pipeline.model import Known, Listing
 
 
 class MailSource(Protocol):
@@ -39,7 +32,7 @@ class MailSource(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def list(self, *, above_uid: int | None, known: Known = nothing_known, limit: int | None = None) -> Listing:
+    def list(self, *, above_uid: int | None, known: Known | None = None, limit: int | None = None) -> Listing:
         """List mails above a UID, and unread ones below it; at first sight (None) only the unread. Never a body.
 
         Of what ``known`` names only the UID is asked for. Of more than ``limit`` others the first are listed, and ``more`` is set.
