@@ -31,6 +31,8 @@ def one_line(value: str) -> str:
 
     What came from a subject or a file name ends up in headers and log-like columns; a line break there is an injection.
     """
+    if value.isprintable() and "  " not in value:  # nothing to replace: the case of nearly every header
+        return value.strip()
     return clean_text(_LINE_BREAKING.sub(" ", value)).strip()
 
 

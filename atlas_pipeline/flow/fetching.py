@@ -15,6 +15,7 @@ from atlas_pipeline.store import audit, ledger, mailboxes, messages
 BATCH_MAILS, BATCH_BYTES = 50, 16_000_000
 
 
+Batch = list[tuple[str, bytes | None]]
 Kept = Sequence[tuple[str, bytes]]
 
 
@@ -69,11 +70,9 @@ def fetch(parts: Parts, keys: Sequence[str], on_kept: Callable[[Kept], None] = l
     return failed
 
 
-def _batches(
-    mails: Iterator[tuple[str, bytes | None]], cut: list[AtlasError]
-) -> Iterator[list[tuple[str, bytes | None]]]:
+def _batches(mails: Iterator[tuple[str, bytes | None]], cut: list[AtlasError]) -> Iterator[Batch]:
     """Group what arrives. An error goes into ``cut``, and what came before it is the last batch: that much is kept."""
-    batch: list[tuple[str, bytes | None]] = []
+    batch: Batch = []
     size = 0
     try:
         for uid, raw in mails:

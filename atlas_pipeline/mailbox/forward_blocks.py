@@ -84,6 +84,9 @@ def read_block(text: str) -> Block | None:
         bare = _bare(lines[number])
         if not bare:
             continue
+        if bare[0] not in _DASHES and ":" not in bare and "\uff1a" not in bare:  # most lines: no separator and no label
+            alone = False
+            continue
         separator, rest = _separator(bare)
         if separator is not Separator.NONE:
             below = _below(lines, number, rest)
@@ -113,7 +116,10 @@ def _after_source_header(lines: list[str]) -> int:
 
 def _bare(line: str) -> str:
     """Return the beginning of a line without quote marks, and without what can't be seen."""
-    return line[:MAX_VALUE_CHARS].translate(_SPACES).translate(_INVISIBLE).lstrip("> \t").rstrip()
+    line = line[:MAX_VALUE_CHARS]
+    if not line.isascii():
+        line = line.translate(_SPACES).translate(_INVISIBLE)
+    return line.lstrip("> \t").rstrip()
 
 
 def _separator(bare: str) -> tuple[Separator, str]:

@@ -111,8 +111,10 @@ def _automatic(subject: str | None, body_text: str, fields: headers.Fields) -> F
     by = headers.unfolded(headers.first(fields, "x-forwarded-for") or "").replace(",", " ").split()
     to = headers.unfolded(headers.first(fields, "x-forwarded-to") or "")
     forwarder = by[0].strip("<>") if by else ""
+    if not (_PLAUSIBLE.fullmatch(forwarder) or _PLAUSIBLE.search(to)):
+        return None
     senders = headers.addresses(headers.values(fields, "from"))
-    if not senders or not (_PLAUSIBLE.fullmatch(forwarder) or _PLAUSIBLE.search(to)):
+    if not senders:
         return None
     return Forward(
         found=True,

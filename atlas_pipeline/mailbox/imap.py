@@ -19,8 +19,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 from imapclient import SEEN, IMAPClient
 
-from atlas_pipeline.errors import AccessRefused, MailboxUnavailable, NotConfigured, Refused
+from atlas_pipeline.errors import AccessRefused, AtlasError, MailboxUnavailable, NotConfigured, Refused
 from atlas_pipeline.mailbox import headers
+from atlas_pipeline.mailbox.imap_ahead import Answers, answered, ask
 from atlas_pipeline.mailbox.imap_errors import coded
 from atlas_pipeline.mailbox.imap_salvage import whole_mails
 from atlas_pipeline.mailbox.oauth import OAuthGrant, access_token, drop_token
@@ -99,6 +100,7 @@ class ImapSource:
         self._ca_file = ca_file
         self._timeout = timeout_seconds
         self._client: Any = None
+        self._writable: int | None = None  # the numbering of the folder, while it is open for writing
 
     @property
     def mailbox(self) -> str:
@@ -144,6 +146,7 @@ class ImapSource:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         client, self._client = self._client, None
+        self._writable = None
         if client is not None:
             _close(client, polite=error is None)
 
@@ -179,36 +182,60 @@ class ImapSource:
         """Yield bodies in batches of at most 50 mails and 16 MB (one larger mail goes alone), by BODY.PEEK[]."""
         if not sizes:
             return
-        with coded():
-            self._select(uid_validity, readonly=True)
-        for batch in _batches([(int(uid), size) for uid, size in sizes.items()]):
-            try:
-                with coded():
-                    answers = self._client.fetch(batch, ["BODY.PEEK[]"])
-            except MailboxUnavailable:
-                # What came whole before the cut is kept: on a line that always breaks, nothing else would ever get through.
-                yield from whole_mails(self._client, batch)
+        try:
+            self._open_for_writing(uid_validity)
+        except AccessRefused as error:
+            if error.code != "imap_read_only":
                 raise
-            for uid in batch:
-                answer = answers.get(uid)
-                if answer is None or (b"BODY[]" in answer and answer[b"BODY[]"] is None):
-                    yield str(uid), None  # expunged: Dovecot answers NIL, others leave it out
-                elif isinstance(answer.get(b"BODY[]"), bytes):
-                    yield str(uid), answer[b"BODY[]"]
-                # Else the server answered without the text: neither gone nor read, so it is asked again next time.
+            with coded():
+                self._select(uid_validity, readonly=True)
+        batches = list(_batches([(int(uid), size) for uid, size in sizes.items()]))
+        client = self._client
+        unread = True  # an answer is on its way
+        try:
+            with coded():
+                asked = ask(client, batches[0])
+            for batch, following in zip(batches, [*batches[1:], None], strict=True):
+                trouble = None
+                try:
+                    with coded():
+                        answers = answered(client, asked)
+                except MailboxUnavailable:
+                    # What came whole before the cut is kept: on a line that always breaks, nothing else would ever get through.
+                    yield from whole_mails(client, batch)
+                    raise
+                unread = following is not None
+                try:
+                    with coded():
+                        asked = ask(client, following) if following is not None else b""
+                except AtlasError as error:
+                    trouble = error
+                yield from _bodies(batch, answers)
+                if trouble is not None:
+                    raise trouble
+        finally:
+            if unread:  # left early: what the connection says next is the answer to something else
+                _close(client, polite=False)
 
     def mark_seen(self, uids: Sequence[str], *, uid_validity: int | None = None) -> None:
         """Set \\Seen by UID. Raises AccessRefused ``imap_read_only`` where the folder can't be written."""
         if not uids:
             return
+        self._open_for_writing(uid_validity)
         with coded():
-            self._select(uid_validity, readonly=False)
             for batch in _slices([int(uid) for uid in uids], METADATA_BATCH):
                 self._client.add_flags(batch, [SEEN], silent=True)
+
+    def _open_for_writing(self, uid_validity: int | None) -> None:
+        """Select, unless it is: bodies are fetched and flags set in turn, and each selecting is a round trip."""
+        if self._client is None or self._writable is None or self._writable != uid_validity:
+            with coded():
+                self._writable = int(self._select(uid_validity, readonly=False)[b"UIDVALIDITY"])
 
     def _select(self, uid_validity: int | None, *, readonly: bool) -> dict[bytes, Any]:
         if self._client is None:
             raise MailboxUnavailable("imap_not_connected")
+        self._writable = None
         state: dict[bytes, Any] = self._client.select_folder(self._at.folder, readonly=readonly)
         if uid_validity is not None and state[b"UIDVALIDITY"] != uid_validity:
             raise MailboxUnavailable("uid_validity_changed")
@@ -275,6 +302,16 @@ def _batches(sized: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
         total += size
     if batch:
         yield batch
+
+
+def _bodies(batch: Sequence[int], answers: Answers) -> Iterator[tuple[str, bytes | None]]:
+    for uid in batch:
+        answer = answers.get(uid)
+        if answer is None or (b"BODY[]" in answer and answer[b"BODY[]"] is None):
+            yield str(uid), None  # expunged: Dovecot answers NIL, others leave it out
+        elif isinstance(answer.get(b"BODY[]"), bytes):
+            yield str(uid), answer[b"BODY[]"]
+        # Else the server answered without the text: neither gone nor read, so it is asked again next time.
 
 
 def _close(client: Any, *, polite: bool) -> None:

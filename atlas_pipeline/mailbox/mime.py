@@ -244,10 +244,13 @@ def _declared_type(message: Mail) -> str:
 
 def _param(message: Mail, name: str, header: str = "content-type") -> str | None:
     """Return one parameter of a header; RFC 2231 pieces are joined in numeric order, encoded words decoded."""
+    raw = _raw_field(message, header)
+    if name not in raw.lower():
+        return None
     # A copy of the header with its 8-bit bytes already decoded: the parser's own answer has lost them.
     copy = Mail()
     try:
-        copy[header] = raw_header_text(_raw_field(message, header))
+        copy[header] = raw_header_text(raw)
         value = copy.get_param(name, header=header)
     except _UNREADABLE:
         return None

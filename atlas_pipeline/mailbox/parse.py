@@ -34,7 +34,7 @@ def parse(raw: bytes, *, own_message_id_domain: str | None = None) -> ParsedMail
     date, remark = headers.date(found)
     remarks.append(remark or "")
     strict = headers.strict_from(found)
-    outer = headers.addresses(headers.values(found, "from"))
+    sender = strict or next(iter(headers.addresses(headers.values(found, "from"))), Address())
     subject = headers.first(found, "subject")
     message_id = headers.message_id(found)
     text = None if subject is None else headers.decoded(subject)
@@ -45,7 +45,7 @@ def parse(raw: bytes, *, own_message_id_domain: str | None = None) -> ParsedMail
     return ParsedMail(
         message_id=message_id,
         fingerprint=fingerprint(found, payloads),
-        sender=strict or (outer[0] if outer else Address()),
+        sender=sender,
         recipients=headers.addresses([*headers.values(found, "to"), *headers.values(found, "cc")]),
         subject=text,
         date=date,

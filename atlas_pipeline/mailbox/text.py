@@ -91,6 +91,8 @@ def decode_words(value: str) -> str:
     Neighbouring words of one charset are joined as bytes before they are decoded, since senders cut inside a character.
     """
     text = raw_header_text(value)
+    if "=?" not in text:
+        return clean_text(text)
     out: list[str] = []
     pending: list[bytes] = []
     charset = ""

@@ -25,7 +25,7 @@ def store_raw(conn: Connection, mails: Sequence[tuple[str, bytes]]) -> None:
     keys = [key for key, _raw in mails]
     with conn.cursor() as cursor:
         cursor.executemany(
-            "insert into atlas.messages (message_key, raw, raw_sha256, fingerprint) values (%s, %s, %s, %s) on conflict do nothing",
+            "insert into atlas.messages (message_key, raw, raw_sha256, fingerprint) values (%s, %b, %s, %s) on conflict do nothing",
             [(key, raw, hashlib.sha256(raw).hexdigest(), f"pending:{key}") for key, raw in mails],
         )
     conn.execute("insert into atlas.inbox (message_key) select unnest(%s::text[]) on conflict do nothing", (keys,))
@@ -34,7 +34,7 @@ def store_raw(conn: Connection, mails: Sequence[tuple[str, bytes]]) -> None:
 
 def raw(conn: Connection, key: str) -> bytes | None:
     """The bytes received, or None where the key has no message of its own."""
-    row = conn.execute("select raw from atlas.messages where message_key = %s", (key,)).fetchone()
+    row = conn.execute("select raw from atlas.messages where message_key = %s", (key,), binary=True).fetchone()
     return None if row is None else bytes(row["raw"])
 
 

@@ -316,7 +316,8 @@ def scripted() -> Iterator[tuple[int, list[bytes]]]:
     listener.close()
 
 
-SELECTED = b"* 3 EXISTS\r\n* OK [UIDVALIDITY 5] ok\r\n* OK [UIDNEXT 9] ok\r\nTAG OK [READ-ONLY] done\r\n"
+SELECTED = b"* 3 EXISTS\r\n* OK [UIDVALIDITY 5] ok\r\n* OK [UIDNEXT 9] ok\r\nTAG OK [READ-WRITE] done\r\n"
+READ_ONLY = SELECTED.replace(b"READ-WRITE", b"READ-ONLY")
 CAPABILITY = b"* CAPABILITY IMAP4rev1\r\nTAG OK done\r\n"
 LOGGED_IN = b"TAG OK in\r\n"
 
@@ -368,6 +369,52 @@ def test_of_a_cut_answer_the_whole_mails_are_kept_and_the_cut_one_is_not(scripte
         kept.extend(box.fetch(dict.fromkeys(["7", "8", "9"], 1000)))
     assert caught.value.code in {"imap_connection_lost", "imap_timeout"}
     assert kept == [("7", b"hello"), ("8", b"world")]
+
+
+def test_a_line_cut_while_the_next_batch_is_asked_for_keeps_both_batches_whole_mails(
+    scripted: tuple[int, list[bytes]],
+) -> None:
+    """Two questions are under way; the first answer came whole, the second in part."""
+    port, answers = scripted
+    uids = range(1, 61)
+    literal = [b"* %d FETCH (UID %d BODY[] {5}\r\nhello)\r\n" % (uid, uid) for uid in uids]
+    answers += [CAPABILITY, LOGGED_IN, SELECTED, b"".join(literal[:50]) + b"TAG OK done\r\n", b"".join(literal[50:53])]
+    kept: list[str] = []
+    with pytest.raises(MailboxUnavailable), scripted_source(port) as box:
+        for uid, _raw in box.fetch({str(uid): 5 for uid in uids}):
+            kept.append(uid)  # noqa: PERF402  # what came before the exception counts
+    assert kept == [str(uid) for uid in range(1, 54)]
+
+
+def test_a_folder_that_can_only_be_read_gives_its_mails_and_says_why_they_stay_unread(
+    scripted: tuple[int, list[bytes]],
+) -> None:
+    """A shared mailbox without the right to flag."""
+    port, answers = scripted
+    bodies = b"* 1 FETCH (UID 7 BODY[] {5}\r\nhello)\r\nTAG OK done\r\n"
+    answers += [CAPABILITY, LOGGED_IN, READ_ONLY, READ_ONLY, bodies, READ_ONLY]
+    with scripted_source(port) as box:
+        assert list(box.fetch({"7": 5})) == [("7", b"hello")]
+        with pytest.raises(AccessRefused) as caught:
+            box.mark_seen(["7"])
+    assert caught.value.code == "imap_read_only"
+
+
+def test_a_fetch_left_early_does_not_leave_its_answers_to_the_next_command(dovecot: Dovecot) -> None:
+    """The next batch is under way then; the connection is given up rather than misread."""
+    user = dovecot.new_user()
+    for number in range(1, 103):
+        dovecot.deliver(user, mail(number))
+    with source(dovecot, user) as box:
+        sizes = {found.uid: found.size for found in box.list(above_uid=None).mails}
+        bodies = box.fetch(sizes)
+        assert next(bodies)[0] == "1"
+        bodies.close()  # type: ignore[attr-defined]
+        with pytest.raises(MailboxUnavailable):
+            box.mark_seen(["1"])
+    with source(dovecot, user) as box:
+        assert len(list(box.fetch(sizes))) == 102
+        box.mark_seen(["1"])
 
 
 def test_a_connection_cut_during_login_is_no_wrong_password(scripted: tuple[int, list[bytes]]) -> None:
