@@ -83,6 +83,10 @@ class Settings(BaseSettings):
         50_000_000, gt=0, description="Larger mails get a row and a coded reason, and stay unread"
     )
 
+    thread_mails_per_hour: int = Field(
+        20, gt=0, description="Mails of one conversation taken in an hour; those beyond are set aside"
+    )
+
     # Who is who
     understanding_timeout_seconds: float = Field(
         60.0, gt=0, description="Time limit for understanding one mail; a mail that exceeds it twice is set aside"

@@ -10,7 +10,8 @@ _FORWARD = r"(?:fwd?|tr|wg|rv|reenv|enc|inoltra|i|doorst|vs|vb|vl|pd|ilt|fs|tov�
 _REPLY = r"(?:re|aw|sv|antw|rif|r|rép|res|odp|ynt|vast|vá)"
 # \s takes in the no-break space that French writes before a colon.
 _ANY_PREFIX = re.compile(rf"\s*(?:{_FORWARD}|{_REPLY})(?:\[\d{{1,3}}\])?\s*:", re.IGNORECASE)
-_FORWARDED_SUMMARY = re.compile(rf"\s*(?:{_FORWARD}\s*:\s*)+\[Atlas\]", re.IGNORECASE)
+OWN_TAG = "[Atlas]"
+_FORWARDED_SUMMARY = re.compile(rf"\s*(?:{_FORWARD}\s*:\s*)+{re.escape(OWN_TAG)}", re.IGNORECASE)
 
 
 def without_prefixes(subject: str | None) -> str:

@@ -15,6 +15,7 @@ from atlas_pipeline.classify.redact import redact_ocr
 from atlas_pipeline.errors import AtlasError, ScannerUnavailable
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.stage import Facts, Outcome, StageDone
+from atlas_pipeline.flow.threads import refuse_flood
 from atlas_pipeline.flow.understanding import Understood, understand
 from atlas_pipeline.mailbox import trust
 from atlas_pipeline.model import Decision, Intent, ParsedMail, Part, Status, Tenant, Trust, TrustLevel, Verdict
@@ -47,6 +48,7 @@ def steps(parts: Parts, key: str, known: Understood | None = None) -> Iterator[S
         {"parts": len(mail.parts), "remarks": len(mail.remarks), "trust": judged.level.value},
     )
 
+    refuse_flood(parts, key)
     verdict = scan(parts, key, mail)
     blocked = verdict is not None and verdict.overall is not Verdict.CLEAN
     facts: Facts = {"verdict": verdict.overall.value if verdict else "overridden", "parts": len(mail.parts)}

@@ -14,6 +14,7 @@ from atlas_pipeline.errors import AtlasError, InvalidAnswer, PoisonMessage, Refu
 from atlas_pipeline.flow import fetching, inbox_steps, operator
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.stage import INBOX_STAGES, Outcome, StageDone, StageFailed
+from atlas_pipeline.flow.threads import FLOOD
 from atlas_pipeline.flow.understanding import Understood, understand_batch
 from atlas_pipeline.model import Status
 from atlas_pipeline.store import audit, claims, ledger, tracking
@@ -156,7 +157,9 @@ def _failed(parts: Parts, key: str, error: AtlasError, reached: int, *, run_id: 
                 reason_code=error.code,
                 stage=stage,
             )
-            audit.alert(conn, f"failed:{key}", error.code, key=key)
+            # One alarm for a flood: its mails are set aside one by one.
+            once, hours = ("flood", 24) if error.code == FLOOD else (f"failed:{key}", 1)
+            audit.alert(conn, once, error.code, key=key, hours=hours)
         else:
             ledger.wait(conn, key, error.code)
             audit.record(conn, key, "intake_waiting", actor="intake", stage=stage, code=error.code)

@@ -12,6 +12,7 @@ import psycopg
 
 from atlas_pipeline.errors import PoisonMessage, place_of
 from atlas_pipeline.flow.parts import Parts
+from atlas_pipeline.flow.threads import thread_of
 from atlas_pipeline.flow.watchdog import bounded
 from atlas_pipeline.mailbox import trust
 from atlas_pipeline.mailbox.parse import parse
@@ -107,7 +108,8 @@ def own_message_id_domain(mail_from: str | None) -> str | None:
 
 def _understanding(key: str, raw: bytes, settings: Settings, everyone: Sequence[Tenant]) -> messages.Understanding:
     mail, judged = read_mail(raw, settings, everyone)
-    return messages.Understanding(key, mail, judged, trust.requester(mail))
+    thread = thread_of(mail, own_domain=own_message_id_domain(settings.mail_from))
+    return messages.Understanding(key, mail, judged, trust.requester(mail), thread)
 
 
 def _store(conn: Connection, found: Sequence[messages.Understanding]) -> dict[str, str]:

@@ -16,15 +16,15 @@ Answers = dict[int, dict[bytes, Any]]
 
 def ask(client: Any, uids: Sequence[int]) -> bytes:
     """Send UID FETCH for the bodies; return the tag under which the answer will come. Nothing is flagged by it."""
-    tag: bytes = client._imap._command("UID", "FETCH", ",".join(map(str, uids)), "(BODY.PEEK[])")  # noqa: SLF001
+    tag: bytes = client._imap._command("UID", "FETCH", ",".join(map(str, uids)), "(BODY.PEEK[])")
     return tag
 
 
 def answered(client: Any, tag: bytes) -> Answers:
     """Read the answer to its end. Raises what imaplib and imapclient raise."""
-    held = client._imap  # noqa: SLF001
-    state, data = held._command_complete("FETCH", tag)  # noqa: SLF001
-    client._checkok("fetch", state, data)  # noqa: SLF001
-    _, data = held._untagged_response(state, data, "FETCH")  # noqa: SLF001
+    held = client._imap
+    state, data = held._command_complete("FETCH", tag)
+    client._checkok("fetch", state, data)
+    _, data = held._untagged_response(state, data, "FETCH")
     answers: Answers = parse_fetch_response(data, client.normalise_times, uid_is_key=True)
     return answers

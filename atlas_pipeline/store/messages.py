@@ -61,12 +61,13 @@ def mark_duplicate(conn: Connection, key: str, original: str) -> None:
 
 @dataclass(frozen=True)
 class Understanding:
-    """What was understood of one stored mail; ``requester`` is who asks, and whether that is only claimed."""
+    """What was understood of one stored mail; ``requester``: who asks, and whether it is only claimed; ``thread``: its conversation."""
 
     key: str
     mail: ParsedMail
     trust: Trust
     requester: tuple[Address, bool]
+    thread: str | None = None
 
 
 def store_understanding(conn: Connection, found: Sequence[Understanding]) -> None:
@@ -123,7 +124,18 @@ def _columns(found: Understanding) -> dict[str, Any]:
         "requester_address": _clean(person.address),
         "requester_claimed": claimed,
         "remarks": list(mail.remarks),
+        "thread_key": _clean(found.thread),
     }
+
+
+def earlier_in_thread(conn: Connection, key: str, *, hours: int) -> int:
+    """How many mails of this one's conversation were stored in the hours before it; 0 where it belongs to none."""
+    row = conn.execute(
+        "select count(*) as n from atlas.messages m join atlas.messages other using (thread_key) where m.message_key = %s "
+        "and other.message_key < m.message_key and other.stored_at > m.stored_at - %s * interval '1 hour'",
+        (key, hours),
+    ).fetchone()
+    return int(row["n"]) if row else 0
 
 
 def load(conn: Connection, key: str) -> Row | None:

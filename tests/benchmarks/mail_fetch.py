@@ -71,7 +71,7 @@ def mail(number: int, size: int) -> bytes:
     ).encode()
 
 
-class Slow(multiprocessing.get_context("fork").Process):  # type: ignore[name-defined,misc]
+class Slow(multiprocessing.get_context("fork").Process):  # type: ignore[misc]
     """A relay to a server; what the client says is held back for the latency, so that each round trip costs it once.
 
     A process of its own: its work is the network's and must not count as ours.

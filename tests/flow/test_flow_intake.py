@@ -502,3 +502,48 @@ def test_every_message_of_a_range_reports_all_four_stages_whatever_becomes_of_it
     assert [(report.key, report.stage) for report in reports] == [
         (key, stage) for key in keys for stage in INBOX_STAGES
     ]
+
+
+def answer(number: int, *, references: str | None, subject: str = "Re: Menu") -> bytes:
+    """A mail that answers something, without any header that says a machine wrote it."""
+    raw = letter(subject, f"Réponse {number}\n", sender=CLIENT)
+    return raw if references is None else f"References: {references}\r\n".encode() + raw
+
+
+@pytest.mark.parametrize(
+    ("references", "subject"),
+    [
+        ("<root@client.example> <%d@x.example>", "Re: Menu"),
+        ("<recap.m%d.1.1@atlas.atelier-rivage.example>", "Re: [Atlas] Menu"),
+        (None, "Réponse automatique : [Atlas] Menu %d"),
+    ],
+)
+def test_a_conversation_that_goes_too_fast_to_be_peoples_is_set_aside_with_one_alarm(
+    bench: Bench, references: str | None, subject: str
+) -> None:
+    """Casebook C90's backstop: a machine that answers recaps and shows nothing that says so."""
+    house = bench.again(thread_mails_per_hour=3, mail_from="Atlas <atlas@atelier-rivage.example>")
+    house.model.script = [judged(Intent.QUESTION)]
+    for number in range(5):
+        root = None if references is None else references.replace("%d", str(number))
+        house.put(answer(number, references=root, subject=subject.replace("%d", str(number))))
+    house.put(letter("Une autre question", sender=CLIENT))
+    *thread, other = house.discover()
+    house.intake([*thread, other])
+    assert [house.status(key) for key in thread] == [Status.CLASSIFIED] * 3 + [Status.FAILED] * 2
+    assert house.status(other) is Status.CLASSIFIED
+    assert house.state(thread[4]).reason_code == "thread_too_fast"
+    assert house.one("select count(*) from atlas.alerts where code = 'thread_too_fast'") == 1
+    operator.reprocess(house.parts.db, thread[4], actor="test", force=False)
+    assert failures(house.intake([thread[4]], run_id="ordered")) == []
+    assert house.status(thread[4]) is Status.CLASSIFIED
+
+
+def test_many_mails_of_one_sender_that_answer_nothing_are_no_conversation(bench: Bench) -> None:
+    """A web site's form writes all day under one subject."""
+    house = bench.again(thread_mails_per_hour=2)
+    house.model.script = [judged(Intent.QUESTION)]
+    for number in range(4):
+        house.put(letter("Nouveau message du formulaire", f"Message {number}\n", sender=CLIENT))
+    keys = house.discover()
+    assert failures(house.intake(keys)) == []
