@@ -107,6 +107,13 @@ class Settings(BaseSettings):
         26_214_400, gt=0, description="clamd's StreamMaxLength; larger is unscannable without asking"
     )
     tesseract: str = Field("tesseract", description="The tesseract program")
+    scan_signatures_max_days: float = Field(
+        7.0, gt=0, description="Older virus signatures are reported by `atlas doctor`"
+    )
+    scan_require_fresh: bool = Field(
+        False, description="Hold mail while the signatures are older than that, or are none of ClamAV's own"
+    )
+    scan_attempts: int = Field(5, gt=0, description="Scans a day of bytes that the scanner fails on; then unscannable")
     ocr_languages: str = Field("fra+eng", description="Languages handed to tesseract -l")
     ocr_timeout_seconds: float = Field(20.0, gt=0, description="Time limit for one image")
     ocr_max_images: int = Field(10, gt=0, description="Images read in one mail")

@@ -474,6 +474,8 @@ class FakeClamd:
     address: str
     deadly: bytes
     killed: list[int] = field(default_factory=list)
+    version: bytes = b"ClamAV 1.0.0"
+    answers: dict[bytes, bytes] = field(default_factory=dict)  # by a word that the bytes hold
 
 
 @pytest.fixture
@@ -500,7 +502,7 @@ def _serve_clamd(listener: socket.socket, fake: FakeClamd) -> None:
         with connection, connection.makefile("rb") as stream, suppress(OSError):
             command = b"".join(iter(lambda: stream.read(1), b"\0"))
             if command == b"zVERSION":
-                connection.sendall(b"ClamAV 1.0.0\0")
+                connection.sendall(fake.version + b"\0")
                 continue
             content = b""
             while size := struct.unpack("!L", stream.read(4))[0]:
@@ -510,7 +512,8 @@ def _serve_clamd(listener: socket.socket, fake: FakeClamd) -> None:
                 fake.killed.append(pid)
                 os.kill(pid, signal.SIGKILL)
             else:
-                connection.sendall(b"stream: OK\0")
+                said = next((answer for word, answer in fake.answers.items() if word in content), b"stream: OK")
+                connection.sendall(said + b"\0")
 
 
 @dataclass

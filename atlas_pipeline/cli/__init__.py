@@ -1,7 +1,7 @@
 """The command line: ``atlas``. Every error that reaches a user is one line with a code; tracebacks only with ``--debug``.
 
 house     up, demo, migrate             doctor    which parts are real, embedded, absent
-messages  status, show, tail            orders    spawn, reprocess, unblock, accept, cancel
+messages  status, show, tail            orders    spawn, reprocess, unblock, rescan, accept, cancel
 tenants   tenant list|show|add          inspect   what would be concluded of mail files, without a database
 report    the month's calibration
 """

@@ -7,13 +7,14 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from datetime import datetime
 
 import click
 import psycopg
 
 from atlas_pipeline.cli.common import json_option, print_json, print_table, settings_now
 from atlas_pipeline.embedded.resolve import DAGSTER_DATABASE, database_urls, postgres_of
-from atlas_pipeline.errors import AtlasError, NotConfigured
+from atlas_pipeline.errors import AtlasError, NotConfigured, ScannerUnavailable
 from atlas_pipeline.flow.parts import Parts, opened
 from atlas_pipeline.release.browser_check import BrowserChecker
 from atlas_pipeline.settings import Settings
@@ -173,12 +174,15 @@ def _rest_no_longer(parts: Parts) -> None:
 
 def _antivirus(parts: Parts) -> tuple[str, str]:
     version = parts.scanner.version()
-    detail = (
-        f"signatures {version.signatures} of {version.signatures_date}"
-        if version.signatures
-        else "private signatures only: not a protection"
-    )
-    return version.engine, detail
+    settings = parts.settings
+    now = datetime.now()  # noqa: DTZ005  # clamd writes local time
+    objection = version.objection(now, max_days=settings.scan_signatures_max_days)
+    if objection is not None and settings.scan_require_fresh:
+        raise ScannerUnavailable(objection, age_days=round(version.age_days(now) or 0, 1))
+    if not version.signatures:
+        return version.engine, "test signatures only: not a protection"
+    detail = f"signatures {version.signatures}, {version.age_days(now) or 0:.1f} days old"
+    return version.engine, detail + (f": {objection}" if objection else "")
 
 
 def _ocr(parts: Parts) -> tuple[str, str]:

@@ -1,12 +1,15 @@
-"""Orders of an operator: ``spawn``, ``reprocess``, ``unblock``, ``accept``, ``cancel``. Each is audited with who gave it."""
+"""Orders of an operator: ``spawn``, ``reprocess``, ``unblock``, ``rescan``, ``accept``, ``cancel``. Each is audited with who gave it."""
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import click
 
-from atlas_pipeline.cli.common import actor, parts_now
+from atlas_pipeline.cli.common import actor, json_option, parts_now, print_json, print_table
 from atlas_pipeline.errors import Refused
-from atlas_pipeline.flow import operator, watching
+from atlas_pipeline.flow import operator, scanning, watching
+from atlas_pipeline.model import Verdict
 
 
 @click.command()
@@ -62,6 +65,39 @@ def unblock(key: str) -> None:
     click.echo(f"{key}: received, its verdict is overridden")
 
 
+@click.command()
+@click.option("--since", required=True, metavar="DATE|DAYS", help="A date (2026-11-30), or so many days back (7).")
+@json_option
+def rescan(since: str, as_json: bool) -> None:
+    """Scan stored mail again, after new signatures came; what became infected is blocked. Exit 1 where one was, or no verdict."""
+    with parts_now() as parts:
+        found = list(scanning.rescan(parts, _moment(since)))
+    rows = [
+        {"message_key": one.key, "was": one.was and one.was.value, "now": one.now.value, "became_infected": one.raised}
+        for one in found
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        changed = [row for row in rows if row["was"] != row["now"]]
+        if changed:
+            print_table(changed, ["message_key", "was", "now", "became_infected"])
+        click.echo(f"{len(rows)} scanned, {sum(one.raised for one in found)} became infected")
+    if any(one.raised or one.now is Verdict.ERROR for one in found):
+        raise SystemExit(1)
+
+
+def _moment(since: str) -> datetime:
+    try:
+        return datetime.now().astimezone() - timedelta(days=float(since))
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return datetime.fromisoformat(since).astimezone()
+    except (ValueError, OverflowError):
+        raise click.BadParameter("neither a date nor a number of days", param_hint="--since") from None
+
+
 def _decision(verb: str, says: str) -> click.Command:
     @click.command(name=verb, help=says)
     @click.argument("key")
@@ -76,4 +112,4 @@ def _decision(verb: str, says: str) -> click.Command:
 accept = _decision("accept", "Accept the work record that a message became.")
 cancel = _decision("cancel", "Cancel the work record that a message became; calibration counts it as a refusal.")
 
-COMMANDS = [spawn, reprocess, unblock, accept, cancel]
+COMMANDS = [spawn, reprocess, unblock, rescan, accept, cancel]

@@ -13,6 +13,7 @@ from atlas_pipeline.classify.facts import ClassifyFacts
 from atlas_pipeline.classify.records import table_for, title_for
 from atlas_pipeline.classify.redact import redact_ocr
 from atlas_pipeline.errors import AtlasError, ScannerUnavailable
+from atlas_pipeline.flow import scanning
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.stage import Facts, Outcome, StageDone
 from atlas_pipeline.flow.threads import refuse_flood
@@ -21,7 +22,7 @@ from atlas_pipeline.mailbox import trust
 from atlas_pipeline.model import Decision, Intent, ParsedMail, Part, Status, Tenant, Trust, TrustLevel, Verdict
 from atlas_pipeline.ocr.mail import read_images
 from atlas_pipeline.ocr.text import OcrText
-from atlas_pipeline.scan.mail import MailVerdict, scan_mail
+from atlas_pipeline.scan.mail import CONTENT_ERROR, MailVerdict, scan_mail
 from atlas_pipeline.store import audit, messages, tenants, tracking, verdicts, work
 from atlas_pipeline.store.database import Connection
 
@@ -49,9 +50,13 @@ def steps(parts: Parts, key: str, known: Understood | None = None) -> Iterator[S
     )
 
     refuse_flood(parts, key)
-    verdict = scan(parts, key, mail)
+    verdict, by = scan(parts, key, mail)
     blocked = verdict is not None and verdict.overall is not Verdict.CLEAN
-    facts: Facts = {"verdict": verdict.overall.value if verdict else "overridden", "parts": len(mail.parts)}
+    facts: Facts = {
+        "verdict": verdict.overall.value if verdict else "overridden",
+        "parts": len(mail.parts),
+        "engine": by,
+    }
     yield StageDone("scan_verdict", key, Outcome.BLOCKED if blocked else Outcome.DONE, facts)
     if blocked:
         yield StageDone("ocr_text", key, Outcome.BLOCKED)
@@ -77,8 +82,8 @@ def steps(parts: Parts, key: str, known: Understood | None = None) -> Iterator[S
     )
 
 
-def scan(parts: Parts, key: str, mail: ParsedMail) -> MailVerdict | None:
-    """Scan the raw mail and each part; ``blocked`` on anything but clean. None where an operator overrode the verdict.
+def scan(parts: Parts, key: str, mail: ParsedMail) -> tuple[MailVerdict | None, str]:
+    """Scan the raw mail and each part; ``blocked`` on anything but clean. None where an operator overrode the verdict. And by which engine.
 
     Raises ScannerUnavailable where the scanner gave no verdict: the message stays ``received``.
     """
@@ -86,11 +91,14 @@ def scan(parts: Parts, key: str, mail: ParsedMail) -> MailVerdict | None:
         state = tracking.require(conn, key)
         raw = messages.raw(conn, key)
     if state.scan_override or raw is None:
-        return None
-    verdict = scan_mail(raw, mail.parts, parts.scanner)
-    engine = _engine(parts)
+        return None, "none"
+    engine = scanning.engine(parts)
+    hashes = {hashlib.sha256(raw).hexdigest(), *(part.sha256 for part in mail.parts)}
     with parts.db.transaction() as conn:
-        _store_verdicts(conn, key, mail, raw, verdict, engine)
+        given_up = verdicts.failed_scans(conn, hashes, code_prefix=CONTENT_ERROR, at_least=parts.settings.scan_attempts)
+    verdict = scan_mail(raw, mail.parts, parts.scanner, given_up=given_up)
+    with parts.db.transaction() as conn:
+        scanning.store(conn, key, mail, raw, verdict, engine)
         if verdict.overall in (Verdict.INFECTED, Verdict.UNSCANNABLE):
             code = f"attachment_{verdict.overall.value}"
             tracking.move(
@@ -108,25 +116,7 @@ def scan(parts: Parts, key: str, mail: ParsedMail) -> MailVerdict | None:
         raise ScannerUnavailable(
             next((result.code for result in results if result.verdict is Verdict.ERROR and result.code), "scan_error")
         )
-    return verdict
-
-
-def _engine(parts: Parts) -> str:
-    """Which engine with which database gave the verdict; a scanner that can't say is named so, its verdict stands."""
-    try:
-        version = parts.scanner.version()
-    except ScannerUnavailable:
-        return "clamd/unknown"
-    return f"clamd/{version.engine}/{version.signatures or 'private'}"
-
-
-def _store_verdicts(
-    conn: Connection, key: str, mail: ParsedMail, raw: bytes, verdict: MailVerdict, engine: str
-) -> None:
-    verdicts.add_scan(conn, key, None, hashlib.sha256(raw).hexdigest(), verdict.raw, engine=engine)
-    hashes = {part.index: part.sha256 for part in mail.parts}
-    for index, result in verdict.parts:
-        verdicts.add_scan(conn, key, index, hashes[index], result, engine=engine)
+    return verdict, engine
 
 
 def read(parts: Parts, key: str, mail: ParsedMail) -> tuple[OcrText, int]:

@@ -13,6 +13,7 @@ import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from atlas_pipeline.errors import ScannerUnavailable
 from atlas_pipeline.model import ScanResult, Verdict
@@ -35,6 +36,21 @@ class ScannerVersion:
     engine: str
     signatures: int | None = None
     signatures_date: str | None = None
+
+    def age_days(self, now: datetime) -> float | None:
+        """How old the database was at ``now`` (local time, as clamd writes it), in days; None without an official one."""
+        try:
+            made = datetime.strptime(" ".join((self.signatures_date or "").split()), "%a %b %d %H:%M:%S %Y")  # noqa: DTZ007
+        except ValueError:
+            return None
+        return (now - made).total_seconds() / 86_400
+
+    def objection(self, now: datetime, *, max_days: float) -> str | None:
+        """Why its verdict is no protection: ``scanner_signatures_missing`` or ``scanner_signatures_old``; None where it is one."""
+        age = self.age_days(now) if self.signatures else None
+        if age is None:
+            return "scanner_signatures_missing"
+        return "scanner_signatures_old" if age > max_days else None
 
 
 class ClamdClient:

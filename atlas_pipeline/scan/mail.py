@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from atlas_pipeline.model import Part, ScanResult, Verdict
-from atlas_pipeline.scan.archive import zip_objection
+from atlas_pipeline.scan.archive import Limits, inside
 from atlas_pipeline.scan.scanner import Scanner
 
 _WORST_FIRST = (Verdict.INFECTED, Verdict.UNSCANNABLE, Verdict.ERROR, Verdict.CLEAN)
@@ -21,13 +22,28 @@ class MailVerdict:
     parts: tuple[tuple[int, ScanResult], ...]
 
 
-def scan_mail(raw: bytes, parts: Sequence[Part], scanner: Scanner) -> MailVerdict:
+# What the scanner answers because of the very bytes, or because it is in trouble: which, a probe tells.
+_NO_ANSWER = {
+    "scanner_timeout",
+    "scanner_error_reply",
+    "scanner_reply_empty",
+    "scanner_reply_unknown",
+    "scanner_connection_lost",
+}
+CONTENT_ERROR = "content_"  # before the code of an error that the bytes brought about
+_PROBE = b"Is anybody there?\n"
+
+
+def scan_mail(
+    raw: bytes, parts: Sequence[Part], scanner: Scanner, *, given_up: Collection[str] = frozenset()
+) -> MailVerdict:
     """Scan the mail as it came and each decoded part, since the scanner and our parser may decode differently.
 
     After the first ``error`` the scanner is left alone and the rest counts as ``not_asked``: the mail is held anyway,
-    and a scanner that is down would cost its time-out once a part. Equal parts are asked about once.
+    and a scanner that is down would cost its time-out once a part. Equal parts are asked about once. What ``given_up``
+    names by sha256 (hex) is unscannable without being asked about: each try leaves one more endless scan in clamd.
     """
-    whole = scanner.scan(raw)
+    whole = _bounded(raw, scanner, given_up, scanner.scan)
     answers: dict[bytes, ScanResult] = {}
     failed = whole.verdict is Verdict.ERROR
     results = []
@@ -36,7 +52,9 @@ def scan_mail(raw: bytes, parts: Sequence[Part], scanner: Scanner) -> MailVerdic
             results.append((part.index, ScanResult(Verdict.ERROR, code="not_asked")))
             continue
         if part.content not in answers:
-            answers[part.content] = _scan_part(part.content, scanner)
+            answers[part.content] = _bounded(
+                part.content, scanner, given_up, lambda content: scan_bytes(content, scanner)
+            )
         result = answers[part.content]
         failed = failed or result.verdict is Verdict.ERROR
         results.append((part.index, result))
@@ -44,7 +62,34 @@ def scan_mail(raw: bytes, parts: Sequence[Part], scanner: Scanner) -> MailVerdic
     return MailVerdict(next(v for v in _WORST_FIRST if v in verdicts), whole, tuple(results))
 
 
-def _scan_part(content: bytes, scanner: Scanner) -> ScanResult:
+def _bounded(
+    content: bytes, scanner: Scanner, given_up: Collection[str], scan: Callable[[bytes], ScanResult]
+) -> ScanResult:
+    if given_up and hashlib.sha256(content).hexdigest() in given_up:
+        return ScanResult(Verdict.UNSCANNABLE, code="scan_attempts_exceeded")
+    result = scan(content)
+    if result.verdict is Verdict.ERROR and result.code in _NO_ANSWER and scanner.scan(_PROBE).verdict is Verdict.CLEAN:
+        result = replace(result, code=f"{CONTENT_ERROR}{result.code}")
+    return result
+
+
+def scan_bytes(content: bytes, scanner: Scanner) -> ScanResult:
+    """Scan the bytes, then each thing that can be unpacked of them; the worst counts, and what could not be unpacked."""
     result = scanner.scan(content)
-    objection = zip_objection(content) if result.verdict is Verdict.CLEAN else None
-    return result if objection is None else replace(result, verdict=Verdict.UNSCANNABLE, code=objection)
+    limits = Limits()
+    milliseconds = result.milliseconds
+    if result.verdict is Verdict.CLEAN:
+        for member in inside(content, limits):
+            found = scanner.scan(member)
+            milliseconds += found.milliseconds
+            if _rank(found) < _rank(result):
+                result = found
+            if result.verdict in (Verdict.INFECTED, Verdict.ERROR):
+                break
+        if result.verdict is Verdict.CLEAN and limits.objections:
+            result = replace(result, verdict=Verdict.UNSCANNABLE, code=next(iter(limits.objections)))
+    return replace(result, milliseconds=milliseconds)
+
+
+def _rank(result: ScanResult) -> int:
+    return _WORST_FIRST.index(result.verdict)

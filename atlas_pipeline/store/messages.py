@@ -38,6 +38,14 @@ def raw(conn: Connection, key: str) -> bytes | None:
     return None if row is None else bytes(row["raw"])
 
 
+def stored_since(conn: Connection, since: datetime) -> list[str]:
+    """The keys of what was stored since then, oldest first."""
+    rows = conn.execute(
+        "select message_key from atlas.messages where stored_at >= %s order by stored_at, message_key", (since,)
+    )
+    return [row["message_key"] for row in rows]
+
+
 def originals_of(conn: Connection, mails: Sequence[tuple[str, ParsedMail]]) -> dict[str, str]:
     """For each key whose mail is known already under another key: that key."""
     rows = conn.execute(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from atlas_pipeline.model import Decision, ScanResult
 from atlas_pipeline.store.database import Connection
 from atlas_pipeline.text import clean_text
@@ -21,6 +23,25 @@ def add_scan(
             "update atlas.attachments set verdict = %s, signature = %s where message_key = %s and part_index = %s",
             (result.verdict.value, result.signature, key, part_index),
         )
+
+
+def failed_scans(conn: Connection, hashes: Collection[str], *, code_prefix: str, at_least: int) -> set[str]:
+    """Those of the hashes whose bytes brought about an error that often within a day."""
+    rows = conn.execute(
+        "select sha256 from atlas.scans where sha256 = any(%s) and verdict = 'error' and starts_with(code, %s) "
+        "and at > now() - interval '1 day' group by sha256 having count(*) >= %s",
+        (list(hashes), code_prefix, at_least),
+    )
+    return {row["sha256"] for row in rows}
+
+
+def last_scan(conn: Connection, key: str) -> set[str]:
+    """The newest verdict of each part of a message and of the whole, as a set of their values; empty where none was scanned."""
+    rows = conn.execute(
+        "select distinct on (part_index) verdict from atlas.scans where message_key = %s order by part_index, id desc",
+        (key,),
+    )
+    return {row["verdict"] for row in rows}
 
 
 def add_decision(conn: Connection, key: str, decision: Decision) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from atlas_pipeline.embedded.clamd import eicar
 from atlas_pipeline.model import Part, ScanResult, Verdict
-from atlas_pipeline.scan.archive import DIRECTORY_MAX_BYTES, MEMBERS_MAX, zip_objection
+from atlas_pipeline.scan.archive import DIRECTORY_MAX_BYTES, MEMBERS_MAX, Limits, inside
 from atlas_pipeline.scan.client import ClamdClient
 from atlas_pipeline.scan.mail import scan_mail
 
@@ -46,6 +46,14 @@ def flagged(archive: bytes) -> bytes:
     changed = bytearray(archive)
     changed[archive.index(b"PK\x01\x02") + 8] |= 1
     return bytes(changed)
+
+
+def zip_objection(content: bytes) -> str | None:
+    """The first objection to these bytes."""
+    limits = Limits()
+    for _member in inside(content, limits):
+        pass
+    return next(iter(limits.objections), None)
 
 
 class Scripted:
@@ -99,7 +107,7 @@ def test_an_encrypted_attachment_makes_the_mail_unscannable(clamd_client: ClamdC
 
 def test_our_own_look_counts_where_clamd_says_ok() -> None:
     """A clamd without AlertEncrypted calls the same attachment clean (C46)."""
-    scanner = Scripted(Verdict.CLEAN, Verdict.CLEAN)
+    scanner = Scripted(Verdict.CLEAN, Verdict.CLEAN, Verdict.CLEAN)
     verdict = scan_mail(*mail(flagged(zip_of({"a.txt": b"text"}))), scanner)
     assert (verdict.overall, verdict.parts[0][1].code) == (Verdict.UNSCANNABLE, "encrypted")
 
@@ -153,7 +161,8 @@ def test_an_unreadable_directory_is_an_objection_only_where_the_bytes_are_a_zip(
     archive = bytearray(zip_of({"a.txt": b"text"}))
     archive[archive.index(b"PK\x01\x02")] = 0
     assert zip_objection(bytes(archive)) == "archive_damaged"
-    assert zip_objection(b"\x89PNG" + bytes(archive)) is None
+    assert zip_objection(b"\x89PNG" + bytes(archive)) == "archive_damaged"
+    assert zip_objection(b"\x89PNG and PK\x05\x06" + bytes(30)) is None
     assert zip_objection(b"no archive at all") is None
     assert zip_objection(zip_of({"../../x": b"text"})) is None
 

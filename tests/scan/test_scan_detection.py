@@ -1,0 +1,171 @@
+"""What a real clamd and our own look say of archives, mails and documents, whole, closed, cut and lying. Casebook D."""
+
+# ruff: noqa: S311  # seeds, the same each time
+
+from __future__ import annotations
+
+import gzip
+import io
+import random
+import zipfile
+from email.message import EmailMessage
+
+import py7zr
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from atlas_pipeline.embedded.clamd import eicar
+from atlas_pipeline.model import ScanResult, Verdict
+from atlas_pipeline.scan.archive import DEPTH_MAX, MEMBERS_MAX, Limits, inside
+from atlas_pipeline.scan.client import ClamdClient
+from atlas_pipeline.scan.mail import scan_bytes
+from tests.scan_archives import mutated, planted, reachable, tarred, zipped
+
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+INFECTED, UNSCANNABLE, CLEAN = Verdict.INFECTED, Verdict.UNSCANNABLE, Verdict.CLEAN
+
+
+def nested(depth: int, content: bytes) -> bytes:
+    for _ in range(depth):
+        content = zipped({"a.zip": content})
+    return content
+
+
+def seven(content: bytes, password: str | None = None, *, names_too: bool = False) -> bytes:
+    out = io.BytesIO()
+    with py7zr.SevenZipFile(out, "w", password=password, header_encryption=names_too) as archive:
+        archive.writestr(content, "a.txt")
+    return out.getvalue()
+
+
+def letter(*attachments: bytes) -> bytes:
+    message = EmailMessage()
+    message.set_content("Voici.")
+    for content in attachments:
+        message.add_attachment(content, "application", "octet-stream", filename="a.bin")
+    return message.as_bytes()
+
+
+def flagged(archive: bytes, method: int = 8) -> bytes:
+    """Encrypted by its headers: ZipCrypto, or AES with method 99."""
+    data = bytearray(archive)
+    data[6] |= 1
+    data[8] = method
+    directory = data.index(b"PK\x01\x02")
+    data[directory + 8] |= 1
+    data[directory + 10] = method
+    return bytes(data)
+
+
+def lying(archive: bytes, *, size: int) -> bytes:
+    """The directory says another unpacked size than the member has."""
+    data = bytearray(archive)
+    directory = data.index(b"PK\x01\x02")
+    data[directory + 24 : directory + 28] = size.to_bytes(4, "little")
+    return bytes(data)
+
+
+def hidden(content: bytes) -> bytes:
+    """A member that the directory does not name; programs that repair archives find it."""
+    inner = zipped({"hidden.txt": content})
+    return inner[: inner.index(b"PK\x01\x02")] + zipped({"seen.txt": b"harmless"})
+
+
+def blank_picture() -> bytes:
+    """Highly compressible and honest: 76 KB of zip for a picture of 12 MB would be a bomb, this is 160 times smaller."""
+    return zipped({"word/media/blank.bmp": b"BM" + bytes(900_000), "word/document.xml": b"<w/>" * 50})
+
+
+ROWS: list[tuple[str, bytes, Verdict, str | None]] = [
+    ("plain", eicar(), INFECTED, None),
+    ("with a line break behind", eicar() + b"\n", INFECTED, None),
+    ("in a zip, stored", zipped({"a": eicar()}, zipfile.ZIP_STORED), INFECTED, None),
+    ("in a zip, deflated", zipped({"a": eicar()}), INFECTED, None),
+    ("in a zip, bzip2", zipped({"a": eicar()}, zipfile.ZIP_BZIP2), INFECTED, None),
+    ("in four zips", nested(4, eicar()), INFECTED, None),
+    ("gz", gzip.compress(eicar()), INFECTED, None),
+    ("second of two gz", gzip.compress(b"x") + gzip.compress(eicar()), INFECTED, None),
+    ("tar.gz", tarred({"../../etc/a": eicar()}, "w:gz"), INFECTED, None),
+    ("tar.xz", tarred({"a": eicar()}, "w:xz"), INFECTED, None),
+    ("7z", seven(eicar()), INFECTED, None),
+    ("behind a picture", b"\x89PNG\r\n\x1a\n" + bytes(100) + eicar(), INFECTED, None),
+    ("picture and zip at once", b"\x89PNG\r\n\x1a\n" + bytes(100) + zipped({"a": eicar()}), INFECTED, None),
+    ("member the directory hides", hidden(eicar() + bytes(50)), INFECTED, None),
+    ("mail, attached", letter(eicar()), INFECTED, None),
+    ("mail, zip attached", letter(zipped({"a": eicar()})), INFECTED, None),
+    ("mail in a mail", letter(letter(eicar())), INFECTED, None),
+    ("mail in a mail, CRLF", letter(letter(eicar())).replace(b"\n", b"\r\n"), INFECTED, None),
+    ("mail in a zip", zipped({"a.eml": letter(eicar())}), INFECTED, None),
+    ("clean", b"Bonjour", CLEAN, None),
+    ("empty", b"", CLEAN, "empty"),
+    ("clean zip", zipped({"a.txt": b"text", "../../x": b"path"}), CLEAN, None),
+    ("clean zip with a comment and a prefix", b"MZ" + bytes(60) + zipped({"a.txt": b"text"}), CLEAN, None),
+    ("honest blank picture", blank_picture(), CLEAN, None),
+    ("clean 7z", seven(b"text"), CLEAN, None),
+    ("clean tar.gz", tarred({"a.txt": b"text"}, "w:gz"), CLEAN, None),
+    ("13 zips deep", nested(13, eicar()), UNSCANNABLE, "limits_exceeded"),
+    ("zip, ZipCrypto", flagged(zipped({"a": b"payroll"})), UNSCANNABLE, "encrypted"),
+    ("zip, AES", flagged(zipped({"a": b"payroll"}), 99), UNSCANNABLE, "encrypted"),
+    ("7z with a password", seven(b"payroll", "x"), UNSCANNABLE, "encrypted"),
+    ("7z, names encrypted too", seven(b"payroll", "x", names_too=True), UNSCANNABLE, "encrypted"),
+    ("Office document with a password", OLE + bytes(504) + "EncryptedPackage".encode("utf-16-le") + bytes(512), UNSCANNABLE, "encrypted"),
+    ("500 members, the last infected", zipped({**{str(n): b"x" for n in range(500)}, "z": eicar()}), UNSCANNABLE, "limits_exceeded"),
+    ("60 MB of zeros in 58 KB", zipped({"a": bytes(60_000_000)}), UNSCANNABLE, "limits_exceeded"),
+    ("60 MB of zeros in a gz", gzip.compress(bytes(60_000_000)), UNSCANNABLE, "limits_exceeded"),
+    ("20 times 3 MB of zeros", zipped({str(n): bytes(3_000_000) for n in range(20)}), UNSCANNABLE, "limits_exceeded"),
+    ("zip cut off", zipped({"a": random.Random(1).randbytes(400)})[:300], UNSCANNABLE, "archive_damaged"),
+    ("gz cut off", gzip.compress(random.Random(1).randbytes(400))[:300], UNSCANNABLE, "archive_damaged"),
+    ("size that lies, too small", lying(zipped({"a": b"text" * 50}), size=4), UNSCANNABLE, "archive_damaged"),
+    ("size that lies, too large", lying(zipped({"a": b"text" * 50}), size=100_000), UNSCANNABLE, "archive_damaged"),
+    ("rar", b"Rar!\x1a\x07\x01\x00" + bytes(60), UNSCANNABLE, "archive_unsupported"),
+    ("zstd", b"\x28\xb5\x2f\xfd" + bytes(60), UNSCANNABLE, "archive_unsupported"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "verdict", "code"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_each_thing_gets_its_verdict(
+    clamd_client: ClamdClient, content: bytes, verdict: Verdict, code: str | None
+) -> None:
+    result = scan_bytes(content, clamd_client)
+    assert (result.verdict, result.code) == (verdict, code)
+
+
+class Blind:
+    """A clamd that opens no archive and finds the marker in what it is given: what our own look adds is seen alone."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def scan(self, data: bytes) -> ScanResult:
+        self.asked += 1
+        return ScanResult(Verdict.INFECTED if eicar() in data else Verdict.CLEAN)
+
+
+@pytest.mark.parametrize("kind", list(planted(b"", random.Random(0))))
+def test_our_own_look_finds_what_lies_in_each_kind_of_archive(kind: str) -> None:
+    archive = planted(eicar(), random.Random(3))[kind]
+    assert scan_bytes(archive, Blind()).verdict is INFECTED
+
+
+def test_unpacking_is_counted_while_it_is_done() -> None:
+    """Casebook C51: neither a promise in a header nor the number of members makes us unpack without end."""
+    for bomb in (
+        gzip.compress(bytes(300_000_000), 9),
+        zipped({str(n): random.Random(1).randbytes(50) for n in range(MEMBERS_MAX + 5)}),
+        nested(DEPTH_MAX + 2, b"x"),
+    ):
+        limits = Limits()
+        assert sum(len(member) for member in inside(bomb, limits)) < 110_000_000
+        assert "limits_exceeded" in limits.objections
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_a_damaged_archive_with_the_virus_still_in_reach_is_never_clean(seed: int) -> None:
+    """The benchmark ``scan_archives`` does this ten thousand times on a real clamd."""
+    chance = random.Random(seed)
+    for archive in planted(eicar(), chance).values():
+        data = mutated(archive, chance)
+        if scan_bytes(data, Blind()).verdict is CLEAN:
+            assert not any(eicar() in member for member in reachable(data))
