@@ -115,8 +115,11 @@ class Settings(BaseSettings):
     )
     scan_attempts: int = Field(5, gt=0, description="Scans a day of bytes that the scanner fails on; then unscannable")
     ocr_languages: str = Field("fra+eng", description="Languages handed to tesseract -l")
-    ocr_timeout_seconds: float = Field(20.0, gt=0, description="Time limit for one image")
-    ocr_max_images: int = Field(10, gt=0, description="Images read in one mail")
+    ocr_timeout_seconds: float = Field(20.0, gt=0, description="Time limit for one image or PDF")
+    ocr_mail_seconds: float = Field(120.0, gt=0, description="Time limit for all images of one mail")
+    ocr_at_once: int = Field(2, gt=0, le=16, description="Images read at once, one core each")
+    ocr_max_images: int = Field(10, gt=0, description="Images and PDFs read in one mail")
+    ocr_max_pages: int = Field(10, gt=0, description="Pages read of one PDF")
     ocr_max_pixels: int = Field(40_000_000, gt=0, description="Larger images are skipped with a code")
 
     # AI

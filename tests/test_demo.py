@@ -23,6 +23,7 @@ from atlas_pipeline.embedded.process import free_port, processes_with_marker
 from atlas_pipeline.mailbox.parse import parse
 from atlas_pipeline.ocr.engine import Tesseract
 from atlas_pipeline.ocr.mail import read_images
+from atlas_pipeline.ocr.reader import Reader
 
 SECONDS = 600
 
@@ -130,7 +131,9 @@ def test_the_picture_with_the_word_was_read(demo: Ended) -> None:
     """Otherwise its absence would prove nothing: the audit says how many characters were read, and nothing of them."""
     (file,) = (file for file in (demo.home / "demo" / "maildir").rglob("*capture*"))
     read = read_images(
-        parse(file.read_bytes()).parts, Tesseract("tesseract", "fra+eng", 20), max_images=5, max_pixels=40_000_000
+        parse(file.read_bytes()).parts,
+        Reader(Tesseract("tesseract", "fra+eng", 20), max_pixels=40_000_000),
+        max_images=5,
     )
     assert demo.canary in read.text.reveal()
     server = EmbeddedPostgres(demo.home / "postgres")

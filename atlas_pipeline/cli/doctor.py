@@ -186,8 +186,8 @@ def _antivirus(parts: Parts) -> tuple[str, str]:
 
 
 def _ocr(parts: Parts) -> tuple[str, str]:
-    parts.ocr.check()
-    return parts.ocr.version(), f"languages {parts.settings.ocr_languages}"
+    parts.ocr_engine.check()
+    return parts.ocr_engine.version(), f"languages {parts.settings.ocr_languages}"
 
 
 def _program(name: str, flag: str) -> tuple[str, str]:

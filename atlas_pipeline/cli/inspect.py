@@ -21,7 +21,6 @@ from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.understanding import read_mail
 from atlas_pipeline.mailbox import trust
 from atlas_pipeline.model import Address, Forward, ParsedMail, ScanResult, Tenant, Trust, Verdict
-from atlas_pipeline.ocr.mail import read_images
 from atlas_pipeline.ocr.text import OcrText
 from atlas_pipeline.scan.mail import scan_mail
 from atlas_pipeline.text import clean_json, one_line
@@ -138,16 +137,10 @@ def _add_decision(
     if not clean:
         facts["ocr"] = facts["classification"] = None
         return
-    settings = parts.settings
-    text, images = OcrText(""), 0
     try:
-        if any(part.is_image for part in mail.parts):
-            read = read_images(
-                mail.parts, parts.ocr, max_images=settings.ocr_max_images, max_pixels=settings.ocr_max_pixels
-            )
-            text, images = read.text, read.images
-        facts["ocr"] = {"images": images, "characters": len(text)}
-        facts["classification"] = _classification(parts, mail, judged, everyone, text)
+        read = parts.read_pictures(mail)
+        facts["ocr"] = {"images": read.images, "characters": read.characters, "remarks": list(read.remarks)}
+        facts["classification"] = _classification(parts, mail, judged, everyone, read.text)
     except AtlasError as error:
         facts["error"] = error.code
         facts.setdefault("ocr", None)

@@ -20,7 +20,7 @@ from atlas_pipeline.flow.threads import refuse_flood
 from atlas_pipeline.flow.understanding import Understood, understand
 from atlas_pipeline.mailbox import trust
 from atlas_pipeline.model import Decision, Intent, ParsedMail, Part, Status, Tenant, Trust, TrustLevel, Verdict
-from atlas_pipeline.ocr.mail import read_images
+from atlas_pipeline.ocr.reader import is_readable
 from atlas_pipeline.ocr.text import OcrText
 from atlas_pipeline.scan.mail import CONTENT_ERROR, MailVerdict, scan_mail
 from atlas_pipeline.store import audit, messages, tenants, tracking, verdicts, work
@@ -121,12 +121,10 @@ def scan(parts: Parts, key: str, mail: ParsedMail) -> tuple[MailVerdict | None, 
 
 def read(parts: Parts, key: str, mail: ParsedMail) -> tuple[OcrText, int]:
     """The text of the mail's pictures, in memory only. A missing engine is audited; the mail goes on without."""
-    if not any(part.is_image for part in mail.parts):
+    if not any(is_readable(part.sniffed_type) for part in mail.parts):
         return OcrText(""), 0
     try:
-        result = read_images(
-            mail.parts, parts.ocr, max_images=parts.settings.ocr_max_images, max_pixels=parts.settings.ocr_max_pixels
-        )
+        result = parts.read_pictures(mail)
     except AtlasError as error:
         with parts.db.transaction() as conn:
             audit.record(conn, key, "ocr_failed", actor="ocr", code=error.code)

@@ -13,7 +13,10 @@ from atlas_pipeline.embedded.resolve import database_urls
 from atlas_pipeline.errors import NotConfigured
 from atlas_pipeline.mailbox.oauth import OAuthGrant
 from atlas_pipeline.mailbox.source import MailSource, open_source
+from atlas_pipeline.model import ParsedMail
 from atlas_pipeline.ocr.engine import Tesseract
+from atlas_pipeline.ocr.mail import OcrResult, read_images
+from atlas_pipeline.ocr.reader import Reader
 from atlas_pipeline.recap.send import MailExit, open_exit
 from atlas_pipeline.scan.client import ClamdClient
 from atlas_pipeline.settings import Settings, load
@@ -98,9 +101,26 @@ class Parts:
         )
 
     @cached_property
-    def ocr(self) -> Tesseract:
+    def ocr(self) -> Reader:
+        """What reads one picture or PDF."""
+        settings = self.settings
+        return Reader(self.ocr_engine, max_pixels=settings.ocr_max_pixels, max_pages=settings.ocr_max_pages)
+
+    @cached_property
+    def ocr_engine(self) -> Tesseract:
         """The OCR engine."""
         return Tesseract(self.settings.tesseract, self.settings.ocr_languages, self.settings.ocr_timeout_seconds)
+
+    def read_pictures(self, mail: ParsedMail) -> OcrResult:
+        """The text of a mail's pictures and PDFs, in memory only. Raises NotConfigured where no engine is there."""
+        settings = self.settings
+        return read_images(
+            mail.parts,
+            self.ocr,
+            max_images=settings.ocr_max_images,
+            mail_seconds=settings.ocr_mail_seconds,
+            at_once=settings.ocr_at_once,
+        )
 
     @cached_property
     def router(self) -> Router:

@@ -1,4 +1,4 @@
-"""The tesseract program as a pipe: a PNG in, text out. It gets no file name from us, so no picture reaches a disk.
+"""The tesseract program as a pipe: a picture in, text out. It gets no file name from us, so no picture reaches a disk.
 
 What is fed to it is the business of ``prepare``. A library in between was left out on purpose: the common one writes
 picture and text into temporary files and leaves them behind when it is killed.
@@ -7,17 +7,29 @@ picture and text into temporary files and leaves them behind when it is killed.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import os
 import resource
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from atlas_pipeline.errors import NotConfigured, PermanentError
 
-MEMORY_MAX_BYTES = 4 * 1024**3
+MEMORY_MAX_BYTES = 2 * 1024**3
 CHECK_TIMEOUT_SECONDS = 20.0
+_PR_SET_PDEATHSIG = 1
+_WORD, _CONFIDENCE, _TEXT = "5", 10, 11  # the level of words in tesseract's table, and two of its columns
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read of one picture. ``confidence``: the program's own, 0 to 100, over the letters; 0 without any."""
+
+    text: str = field(repr=False)
+    confidence: float
 
 
 class Tesseract:
@@ -30,18 +42,23 @@ class Tesseract:
         timeout_seconds: float = 20.0,
         *,
         environment: Mapping[str, str] | None = None,
+        before_start: Callable[[], None] | None = None,
     ) -> None:
-        """``languages`` as tesseract's -l takes them; ``environment`` adds to the bare one the program is given."""
-        self._program = program
-        self._languages = languages
-        self._timeout = timeout_seconds
-        self._environment = {
+        """``languages`` as tesseract's -l takes them; ``environment`` adds to the bare one the program is given.
+
+        ``before_start`` is called in the program's process before it starts; only for a process with one thread.
+        """
+        self.program = program
+        self.languages = languages
+        self.timeout_seconds = timeout_seconds
+        self.environment = {
             "PATH": os.environ.get("PATH", os.defpath),
             "LC_ALL": "C.UTF-8",
             "OMP_THREAD_LIMIT": "1",
             **{name: os.environ[name] for name in ("TESSDATA_PREFIX", "TMPDIR") if name in os.environ},
             **(environment or {}),
         }
+        self._before_start = before_start
         self._checked = False
 
     def check(self) -> None:
@@ -55,24 +72,40 @@ class Tesseract:
             raise
         except PermanentError:
             raise NotConfigured("ocr_engine_failed") from None
-        for language in self._languages.split("+"):
+        for language in self.languages.split("+"):
             if language not in listed:
                 raise NotConfigured("ocr_language_missing", language=language)
         self._checked = True
+
+    def check_once(self) -> None:
+        """The same, unless it was found in order before."""
+        if not self._checked:
+            self.check()
 
     def version(self) -> str:
         """The program's version, like ``5.3.0``. Raises NotConfigured when it is missing."""
         return self._ask("--version").split("\n", 1)[0].removeprefix("tesseract ").strip()
 
-    def read(self, png: bytes) -> str:
-        """The text of one prepared image; empty when there is none.
+    def read(self, picture: bytes, *, seconds: float | None = None) -> Reading:
+        """The text of one prepared picture; empty when there is none. ``seconds`` bounds it in place of the time-out.
 
-        Raises PermanentError ``ocr_timeout`` or ``ocr_failed``, and NotConfigured as ``check`` does.
+        Raises PermanentError ``ocr_timeout`` or ``ocr_failed``. Whether the languages are there is the business of ``check``.
         """
-        if not self._checked:
-            self.check()
-        output = self._run(["stdin", "stdout", "-l", self._languages, "--psm", "3", "--dpi", "96"], png, self._timeout)
-        return output.decode("utf-8", "replace").replace("\f", "").strip()
+        arguments = ["stdin", "stdout", "-l", self.languages, "--psm", "3", "--dpi", "96"]
+        arguments += ["-c", "tessedit_create_tsv=1", "-c", "tessedit_create_txt=0"]
+        output = self._run(arguments, picture, self.timeout_seconds if seconds is None else seconds)
+        return _of_table(output.decode("utf-8", "replace"))
+
+    def turn(self, picture: bytes, *, seconds: float | None = None) -> int:
+        """By how many degrees clockwise the picture must be turned to stand upright; 0 also where that can't be told."""
+        arguments = ["stdin", "stdout", "--psm", "0", "--dpi", "96"]
+        try:
+            said = self._run(arguments, picture, self.timeout_seconds if seconds is None else seconds)
+        except PermanentError:
+            return 0
+        lines = dict(line.partition(": ")[::2] for line in said.decode("utf-8", "replace").splitlines())
+        degrees = lines.get("Rotate", "0")
+        return int(degrees) if degrees in {"90", "180", "270"} else 0
 
     def _ask(self, option: str) -> str:
         return self._run([option], b"", CHECK_TIMEOUT_SECONDS).decode("utf-8", "replace")
@@ -81,19 +114,20 @@ class Tesseract:
         """Run the program in a process group of its own, which is gone when this returns, however it returns."""
         try:
             process = subprocess.Popen(
-                [self._program, *arguments],
-                env=self._environment,
+                [self.program, *arguments],
+                env=self.environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
+                preexec_fn=self._before_start,  # noqa: PLW1509  # given by a process with one thread
             )
         except OSError:
             raise NotConfigured("ocr_engine_missing") from None
         with process:
             try:
                 _limit(process.pid, timeout_seconds)
-                output, _ = process.communicate(data, timeout=timeout_seconds)
+                output, _ = process.communicate(data, timeout=max(timeout_seconds, 0.0))
             except subprocess.TimeoutExpired:
                 raise PermanentError("ocr_timeout", seconds=timeout_seconds) from None
             finally:
@@ -104,9 +138,34 @@ class Tesseract:
         return output
 
 
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies, by kill -9 too."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _of_table(table: str) -> Reading:
+    """Put lines and paragraphs together from tesseract's table of words, which alone tells how sure it was of each."""
+    lines: dict[tuple[str, ...], list[str]] = {}
+    letters, sure = 0, 0.0
+    for row in table.splitlines()[1:]:
+        cells = row.split("\t")
+        if len(cells) <= _TEXT or cells[0] != _WORD or not cells[_TEXT].strip():
+            continue
+        lines.setdefault(tuple(cells[1:5]), []).append(cells[_TEXT])
+        letters += len(cells[_TEXT])
+        sure += float(cells[_CONFIDENCE]) * len(cells[_TEXT])
+    text, before = "", None
+    for place, words in lines.items():
+        if before is not None:
+            text += "\n" if place[:3] == before else "\n\n"
+        text += " ".join(words)
+        before = place[:3]
+    return Reading(text, sure / letters if letters else 0.0)
+
+
 def _limit(pid: int, seconds: float) -> None:
     """Bound memory and CPU time by the kernel, which holds even when we are killed and nobody is left to watch."""
-    cpu = math.ceil(seconds) + 1
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # it may be over already
+    cpu = math.ceil(max(seconds, 0.0)) + 1
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it may be over already, or bounded more tightly
         resource.prlimit(pid, resource.RLIMIT_AS, (MEMORY_MAX_BYTES, MEMORY_MAX_BYTES))
         resource.prlimit(pid, resource.RLIMIT_CPU, (cpu, cpu))

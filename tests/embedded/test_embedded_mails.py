@@ -24,6 +24,7 @@ from atlas_pipeline.mailbox.trust import judge, match_tenant, requester
 from atlas_pipeline.model import CompletionRequest, Intent, ParsedMail, Status, Tenant, Trust, TrustLevel
 from atlas_pipeline.ocr.engine import Tesseract
 from atlas_pipeline.ocr.mail import read_images
+from atlas_pipeline.ocr.reader import Reader
 
 AUTHSERV = "mx.atelier-rivage.example"
 CANARY = "QUARTZBISON"
@@ -53,7 +54,7 @@ def engine() -> Tesseract:
 
 
 def ocr(read: ParsedMail) -> str:
-    return read_images(read.parts, engine(), max_images=10, max_pixels=40_000_000).text.reveal()
+    return read_images(read.parts, Reader(engine(), max_pixels=40_000_000), max_images=10).text.reveal()
 
 
 def deliver(folder: Path) -> list[str]:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import filetype
 import pytest
+from PIL import Image
 
 from atlas_pipeline.errors import PermanentError
 from atlas_pipeline.ocr.engine import Tesseract
-from atlas_pipeline.ocr.prepare import prepare
+from atlas_pipeline.ocr.prepare import encoded, prepare
 
 CORPUS = Path(os.environ.get("ATLAS_CORPUS", Path(__file__).resolve().parents[3] / "shared" / "corpus"))
 MAX_PIXELS = 40_000_000
@@ -18,8 +19,8 @@ MAX_PIXELS = 40_000_000
 pytestmark = pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not here; set ATLAS_CORPUS")
 
 
-def prepared(path: Path) -> list[bytes] | str:
-    """The PNGs of a file, or the code that says why there are none."""
+def prepared(path: Path) -> list[Image.Image] | str:
+    """The frames of a file, or the code that says why there are none."""
     content = path.read_bytes()
     try:
         return prepare(content, filetype.guess_mime(content) or "application/octet-stream", max_pixels=MAX_PIXELS)
@@ -52,4 +53,4 @@ def test_the_known_words_are_read(name: str, words: str) -> None:
     """One page in many formats, and grey with alpha, which read as black on black (C81)."""
     frames = prepared(CORPUS / "ocr_pytesseract" / name)
     assert isinstance(frames, list)
-    assert words in Tesseract().read(frames[0])
+    assert words in Tesseract().read(encoded(frames[0])).text

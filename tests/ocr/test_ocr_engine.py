@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from atlas_pipeline.embedded.process import processes_with_marker, wait_until
 from atlas_pipeline.errors import NotConfigured, PermanentError
-from atlas_pipeline.ocr.engine import Tesseract
+from atlas_pipeline.ocr.engine import Reading, Tesseract
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def program(folder: Path, script: str) -> str:
 
 def test_french_text_is_read_with_its_accents(page: bytes) -> None:
     """With the English model alone they are lost."""
-    text = Tesseract().read(page)
+    text = Tesseract().read(page).text
     assert "Réserver est cassé" in text
     assert "mise à jour" in text
 
@@ -47,7 +47,7 @@ def test_a_blank_page_has_no_text() -> None:
     """No text is an answer, not a failure."""
     buffer = io.BytesIO()
     Image.new("L", (200, 200), "white").save(buffer, "PNG")
-    assert Tesseract().read(buffer.getvalue()) == ""
+    assert Tesseract().read(buffer.getvalue()) == Reading("", 0.0)
 
 
 def test_version_and_check_answer_for_doctor() -> None:
@@ -56,17 +56,17 @@ def test_version_and_check_answer_for_doctor() -> None:
     assert Tesseract().version()[0].isdigit()
 
 
-def test_a_missing_language_is_an_alert_before_anything_is_read(page: bytes) -> None:
+def test_a_missing_language_is_an_alert_before_anything_is_read() -> None:
     """Tesseract itself only warns, and reads French as English (C86)."""
     for engine in (Tesseract(languages="fra+zzz"), Tesseract(languages="")):
         with pytest.raises(NotConfigured, match="ocr_language_missing"):
-            engine.read(page)
+            engine.check_once()
 
 
-def test_a_folder_without_languages_is_an_alert(page: bytes, tmp_path: Path) -> None:
+def test_a_folder_without_languages_is_an_alert(tmp_path: Path) -> None:
     """A wrong TESSDATA_PREFIX (C86)."""
     with pytest.raises(NotConfigured):
-        Tesseract(environment={"TESSDATA_PREFIX": str(tmp_path)}).read(page)
+        Tesseract(environment={"TESSDATA_PREFIX": str(tmp_path)}).check()
 
 
 def test_a_missing_program_is_an_alert(page: bytes, tmp_path: Path) -> None:
@@ -121,11 +121,15 @@ def test_the_program_gets_one_thread_no_secrets_and_bounds(
 ) -> None:
     """More threads lose pages to time-outs (C85); a hostile picture must find no keys and no endless memory."""
     monkeypatch.setenv("MISTRAL_API_KEY", "secret")
-    script = 'case "$1" in --list-langs) printf "List:\\neng\\n";; *) sleep 0.2; env; ulimit -v; ulimit -t;; esac'
-    told = Tesseract(program(tmp_path, script), "eng", 5).read(page).splitlines()
+    row = "\\t".join(["5", *["1"] * 5, *["0"] * 4, "90", ""])
+    script = (
+        'case "$1" in --list-langs) printf "List:\\neng\\n";; *) sleep 0.2; printf "head\\n"; '
+        f'(env; ulimit -v; ulimit -t) | sed "s/^/{row}/";; esac'
+    )
+    told = Tesseract(program(tmp_path, script), "eng", 5).read(page).text.split(" ")
     assert "OMP_THREAD_LIMIT=1" in told
     assert not any("secret" in line for line in told)
-    assert told[-2:] == [str(4 * 1024 * 1024), "6"]
+    assert told[-2:] == [str(2 * 1024 * 1024), "6"]
 
 
 def test_no_file_appears_anywhere_temporary(page: bytes, tmp_path: Path) -> None:
@@ -140,7 +144,7 @@ def test_no_file_appears_anywhere_temporary(page: bytes, tmp_path: Path) -> None
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    text = Tesseract(environment={"TMPDIR": str(tmp_path)}).read(page)
+    text = Tesseract(environment={"TMPDIR": str(tmp_path)}).read(page).text
     over.set()
     watcher.join()
     assert text

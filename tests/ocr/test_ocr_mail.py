@@ -10,21 +10,30 @@ import json
 import logging
 import os
 import pickle
+import secrets
 import struct
+import subprocess
+import sys
 import tempfile
+import time
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
+import pillow_heif
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 
+from atlas_pipeline.embedded.process import processes_with_marker, wait_until
 from atlas_pipeline.errors import NotConfigured, PermanentError, Refused
 from atlas_pipeline.model import Part
+from atlas_pipeline.ocr import worker
 from atlas_pipeline.ocr.engine import Tesseract
 from atlas_pipeline.ocr.mail import OcrResult, read_images
 from atlas_pipeline.ocr.prepare import FRAMES_MAX, prepare
+from atlas_pipeline.ocr.reader import PartReading, Reader
 from atlas_pipeline.ocr.text import OcrText
 
 MAX_PIXELS = 40_000_000
@@ -36,7 +45,7 @@ def drawn(
 ) -> Image.Image:
     """A picture of some words."""
     font = ImageFont.truetype("DejaVuSans.ttf", size)
-    left, top, right, bottom = font.getbbox(words)
+    left, top, right, bottom = ImageDraw.Draw(Image.new("L", (1, 1))).multiline_textbbox((0, 0), words, font=font)
     image = Image.new("RGBA" if mode in {"RGBA", "LA"} else "RGB", (int(right) + 60, int(bottom) + 60), paper)
     ImageDraw.Draw(image).text((30 - left, 30 - top), words, fill=ink, font=font)
     return image.convert(mode)
@@ -54,7 +63,7 @@ def part(content: bytes, sniffed_type: str = "image/png", index: int = 0) -> Par
 
 
 def read(*parts: Part, max_images: int = 10, max_pixels: int = MAX_PIXELS) -> OcrResult:
-    return read_images(parts, Tesseract(), max_images=max_images, max_pixels=max_pixels)
+    return read_images(parts, Reader(Tesseract(), max_pixels=max_pixels), max_images=max_images)
 
 
 def png_header(width: int, height: int) -> bytes:
@@ -69,19 +78,56 @@ def png_header(width: int, height: int) -> bytes:
     return chunks
 
 
+def typed_pdf(*pages: str) -> bytes:
+    """A PDF whose pages hold these lines as text."""
+    objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"", b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
+    kids = []
+    for line in pages:
+        stream = f"BT /F1 14 Tf 60 700 Td ({line}) Tj ET".encode("latin-1")
+        objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream))
+        objects.append(
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents %d 0 R /Resources << /Font << /F1 3 0 R >> >> >>"
+            % len(objects)
+        )
+        kids.append(b"%d 0 R" % len(objects))
+    objects[1] = b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b" ".join(kids), len(kids))
+    out, places = b"%PDF-1.4\n", []
+    for number, body in enumerate(objects, 1):
+        places.append(len(out))
+        out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    trailer = b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, len(out))
+    return out + b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(objects) + 1, table) + trailer
+
+
+def scanned_pdf(words: str, points: tuple[int, int] = (595, 400)) -> bytes:
+    """A PDF whose page is a picture, as a scanner makes it."""
+    page = Image.new("RGB", (1240, 1240 * points[1] // points[0]), "white")
+    page.paste(drawn(words, size=40), (100, 100))
+    resolution = 1240 * 72 / points[0]
+    return saved(page, "PDF", resolution=resolution)
+
+
 class Reads:
-    """An engine that reads nothing and remembers how often it was asked; ``fails`` is raised in turn."""
+    """A reader that reads nothing and remembers how often it was asked; the answers are given, or raised, in turn."""
 
-    def __init__(self, *answers: str | Exception) -> None:
+    seconds = 20.0
+
+    def __init__(self, *answers: str | Exception, takes: float = 0.0) -> None:
         self.answers = list(answers)
-        self.asked = 0
+        self.takes = takes
+        self.asked: list[float] = []
 
-    def read(self, png: bytes) -> str:
-        self.asked += 1
-        answer = self.answers[(self.asked - 1) % len(self.answers)]
+    def check(self) -> None:
+        """In order."""
+
+    def read(self, content: bytes, sniffed_type: str, *, seconds: float) -> PartReading:
+        self.asked.append(seconds)
+        time.sleep(self.takes)
+        answer = self.answers[(len(self.asked) - 1) % len(self.answers)]
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return PartReading(OcrText(answer))
 
 
 # What pictures look like
@@ -144,18 +190,16 @@ def test_every_page_is_read_up_to_the_cap_and_equal_frames_once() -> None:
     pages = [drawn(f"Page numero {n}") for n in range(FRAMES_MAX + 2)]
     fax = saved(pages[0], "TIFF", save_all=True, append_images=pages[1:])
     assert len(prepare(fax, "image/tiff", max_pixels=MAX_PIXELS)) == FRAMES_MAX
-    engine = Reads("same words")
-    result = read_images([part(fax, "image/tiff")], engine, max_images=10, max_pixels=MAX_PIXELS)
-    assert (engine.asked, result.text.reveal()) == (FRAMES_MAX, "same words")
-    two = saved(pages[1], "GIF", save_all=True, append_images=[pages[2]])
-    text = read(part(two, "image/gif")).text.reveal()
-    assert "numero 1" in text
-    assert "numero 2" in text
+    text = read(part(fax, "image/tiff")).text.reveal()
+    assert [f"numero {n}" in text for n in range(FRAMES_MAX + 2)] == [True] * FRAMES_MAX + [False] * 2
+    again = [drawn("Bonjour a tous"), drawn("Bonjour a tous", paper="#fefefe"), drawn("Merci a tous")]
+    told = read(part(saved(again[0], "GIF", save_all=True, append_images=again[1:]), "image/gif")).text.reveal()
+    assert (told.count("Bonjour a tous"), told.count("Merci a tous")) == (1, 1)
 
 
 def test_several_pictures_become_one_text_in_order() -> None:
     """And a part that is no picture is not looked at."""
-    result = read(part(saved(drawn("Bonjour"))), part(b"%PDF-1.7", "application/pdf"), part(saved(drawn("Merci"))))
+    result = read(part(saved(drawn("Bonjour"))), part(b"PK", "application/zip"), part(saved(drawn("Merci"))))
     assert result.text.reveal() == "Bonjour\n\nMerci"
     assert (result.images, result.remarks) == (2, ())
 
@@ -200,30 +244,151 @@ def test_a_page_larger_than_the_first_is_refused_too() -> None:
 
 def test_tracking_pixels_and_rulers_are_not_read() -> None:
     """Newsletters are full of them; they don't use up the number of pictures either."""
-    engine = Reads("words")
-    tiny = [part(saved(Image.new("RGB", size))) for size in ((1, 1), (600, 2), (31, 500))] * 5
-    result = read_images([*tiny, part(saved(drawn()))], engine, max_images=1, max_pixels=MAX_PIXELS)
-    assert (engine.asked, result.images, result.remarks) == (1, 1, ("ocr_image_tiny",))
+    tiny = [part(saved(Image.new("RGB", size))) for size in ((1, 1), (600, 2), (31, 500))]
+    result = read(*tiny, part(saved(drawn())), max_images=1)
+    assert (result.text.reveal(), result.images, result.remarks) == (WORDS, 1, ("ocr_image_tiny",))
 
 
 def test_the_number_of_pictures_is_limited_and_says_so() -> None:
     """A mail with a hundred photos must not hold the queue for an hour."""
-    engine = Reads("words")
-    result = read_images([part(saved(drawn()))] * 3, engine, max_images=2, max_pixels=MAX_PIXELS)
-    assert (engine.asked, result.images, result.remarks) == (2, 2, ("ocr_image_limit",))
+    reader = Reads("words")
+    result = read_images([part(b"")] * 5, reader, max_images=3)
+    assert (len(reader.asked), result.images, result.remarks) == (3, 3, ("ocr_image_limit",))
+
+
+def test_a_mails_time_is_limited_and_its_last_pictures_get_what_is_left() -> None:
+    reader = Reads("words", takes=0.3)
+    result = read_images([part(b"")] * 9, reader, max_images=9, mail_seconds=0.5, at_once=1)
+    assert (len(reader.asked), result.images, result.remarks) == (2, 2, ("ocr_mail_time",))
+    assert reader.asked[1] <= 0.2
 
 
 def test_a_time_out_costs_its_own_picture_only() -> None:
     """The mail goes on with a remark (C84)."""
-    engine = Reads(PermanentError("ocr_timeout"), "words")
-    result = read_images([part(saved(drawn()))] * 2, engine, max_images=9, max_pixels=MAX_PIXELS)
+    reader = Reads(PermanentError("ocr_timeout"), "words")
+    result = read_images([part(b"")] * 2, reader, max_images=9, at_once=1)
     assert (result.text.reveal(), result.images, result.remarks) == ("words", 1, ("ocr_timeout",))
 
 
 def test_a_missing_engine_is_not_swallowed() -> None:
     """It would make every mail one without text, and nobody would know."""
     with pytest.raises(NotConfigured):
-        read_images([part(saved(drawn()))], Reads(NotConfigured("ocr_engine_missing")), max_images=1, max_pixels=10**7)
+        read_images([part(b"")], Reads(NotConfigured("ocr_engine_missing")), max_images=1)
+    with pytest.raises(NotConfigured):
+        read_images([part(b"")], Reader(Tesseract("/no/such"), max_pixels=10**7), max_images=1)
+
+
+def test_a_mail_without_pictures_asks_nobody() -> None:
+    """Not even whether the engine is there."""
+    result = read_images([part(b"text", "text/plain")], Reader(Tesseract("/no/such"), max_pixels=1), max_images=1)
+    assert (result.images, result.remarks) == (0, ())
+
+
+# PDF
+
+
+def test_a_pdfs_text_is_taken_as_it_is_and_its_scanned_pages_are_read() -> None:
+    """A letter printed to PDF, a scan, and both in one."""
+    letter, scan = typed_pdf("Veuillez corriger le titre de la page Services"), scanned_pdf(WORDS)
+    assert "corriger le titre" in read(part(letter, "application/pdf")).text.reveal()
+    result = read(part(scan, "application/pdf"), part(letter, "application/pdf"))
+    assert WORDS in result.text.reveal()
+    assert (result.images, result.remarks) == (2, ())
+
+
+def test_of_a_long_pdf_the_first_pages_are_read_and_that_is_said() -> None:
+    long = typed_pdf(*(f"Chapitre numero {n} de ce long document" for n in range(6)))
+    reader = Reader(Tesseract(), max_pixels=MAX_PIXELS, max_pages=3)
+    result = read_images([part(long, "application/pdf")], reader, max_images=1)
+    assert ["numero 2" in result.text.reveal(), "numero 3" in result.text.reveal()] == [True, False]
+    assert result.remarks == ("ocr_page_limit",)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda pdf: pdf[:200], lambda pdf: b"%PDF-1.7\n" + bytes(500), lambda _: b"%PDF-1.7"]
+)
+def test_a_broken_pdf_is_a_code(damage: Callable[[bytes], bytes]) -> None:
+    result = read(part(damage(scanned_pdf(WORDS)), "application/pdf"), part(saved(drawn())))
+    assert (WORDS in result.text.reveal(), result.remarks) == (True, ("ocr_pdf_unreadable",))
+
+
+def test_a_page_as_large_as_a_field_is_drawn_small() -> None:
+    """A page may say that it is two hundred inches wide."""
+    assert (
+        WORDS
+        in read(part(scanned_pdf(WORDS, points=(14_000, 9_000)), "application/pdf"), max_pixels=2_000_000).text.reveal()
+    )
+
+
+# What the picture's own process is for
+
+
+def test_a_photo_on_its_side_without_a_label_is_turned() -> None:
+    """Casebook C82's other half: nothing in the file says which way is up."""
+    lines = [
+        "Le bouton de reservation ne marche plus",
+        "Page Contact, formulaire du bas",
+        "Erreur 502 depuis ce matin",
+        "Merci de corriger rapidement",
+    ]
+    for degrees in (90, 180, 270):
+        turned = drawn("\n".join(lines), size=28).rotate(degrees, expand=True)
+        text = read(part(saved(turned, "JPEG", quality=90), "image/jpeg")).text.reveal()
+        assert all(line in text for line in lines), degrees
+
+
+def test_a_heic_photo_is_read() -> None:
+    """What an iPhone sends."""
+    pillow_heif.register_heif_opener()
+    assert WORDS in read(part(saved(drawn(), "HEIF", quality=80), "image/heic")).text.reveal()
+
+
+def test_a_picture_that_asks_for_too_much_memory_is_a_code() -> None:
+    """Casebook C80: the limit is the process's; the one that reads the mail goes on."""
+    order = worker.Order("tesseract", "eng", "image/png", 20.0, MAX_PIXELS, 1)
+    script = (
+        "import sys; from atlas_pipeline.ocr import worker; worker.MEMORY_MAX_BYTES = 300_000_000; "
+        "sys.argv = ['worker', sys.argv[1]]; worker.main()"
+    )
+    big = saved(Image.new("RGBA", (6300, 6300), "white"), compress_level=1)
+    done = subprocess.run([sys.executable, "-c", script, order.to_json()], input=big, capture_output=True, check=False)
+    assert json.loads(done.stdout) == {"code": "ocr_memory_exceeded"}
+
+
+def test_time_is_kept_for_the_whole_of_a_picture_and_nothing_stays_behind() -> None:
+    marker = secrets.token_hex(8)
+    noise = saved(Image.effect_noise((3000, 3000), 90), compress_level=1)
+    engine = Tesseract(timeout_seconds=1.0, environment={"ATLAS_TEST_MARK": marker})
+    begun = time.monotonic()
+    result = read_images([part(noise)], Reader(engine, max_pixels=MAX_PIXELS), max_images=1)
+    assert (result.images, result.remarks) == (0, ("ocr_timeout",))
+    assert time.monotonic() - begun < 6
+    assert wait_until(lambda: not processes_with_marker("ATLAS_TEST_MARK", marker), 2)
+
+
+def test_when_the_reading_process_is_killed_its_children_die_with_it(tmp_path: Path) -> None:
+    """By kill -9, in the middle of a picture: no tesseract goes on, no file was made (C84)."""
+    marker = secrets.token_hex(8)
+    (tmp_path / "noise.png").write_bytes(saved(Image.effect_noise((3000, 3000), 90), compress_level=1))
+    script = (
+        "import sys, pathlib\n"
+        "from atlas_pipeline.ocr.engine import Tesseract\n"
+        "from atlas_pipeline.ocr.reader import Reader\n"
+        "reader = Reader(Tesseract(), max_pixels=40_000_000)\n"
+        "reader.read(pathlib.Path(sys.argv[1]).read_bytes(), 'image/png', seconds=30)\n"
+    )
+    temporary = tmp_path / "t"
+    temporary.mkdir()
+    # The mark goes on to the children by TMPDIR, which the bare environment keeps.
+    environment = {**os.environ, "TMPDIR": str(temporary / marker)}
+    house = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "noise.png")], env=environment)
+    try:
+        assert wait_until(lambda: len(processes_with_marker("TMPDIR", str(temporary / marker))) >= 3, 10)
+    finally:
+        house.kill()
+        house.wait()
+    assert wait_until(lambda: not processes_with_marker("TMPDIR", str(temporary / marker)), 3)
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_postscript_file_under_a_pictures_name_reaches_no_interpreter() -> None:
