@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 import io
 import random
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from PIL import Image, ImageChops, ImageDraw, ImageFilter
+from PIL import Image, ImageChops, ImageFilter
 from playwright.sync_api import sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
@@ -121,82 +121,56 @@ _MAIL = {
 _SANS, _SERIF, _MONO = "Liberation Sans", "Liberation Serif", "DejaVu Sans Mono"
 
 
-def _page(
-    lines: tuple[str, ...], *, font: str, size: int, ink: str, paper: str, first: float = 1.0, button: str = ""
-) -> str:
-    head = f"<div style='font-size:{size * first:.0f}px;font-weight:{700 if first > 1 else 400};margin-bottom:{size}px'>{html.escape(lines[0])}</div>"
-    last = ""
-    rest = lines[1:]
-    if button:
-        last = "".join(
-            f"<span style='display:block;width:max-content;margin-top:{size}px;padding:{size // 2}px {size}px;"
-            f"background:{button};color:#fff;border-radius:4px'>{html.escape(line)}</span>"
-            for line in rest[-1:]
+@dataclass(frozen=True)
+class Style:
+    """How lines are shown. ``first``: how much larger the first one is; ``button``: the colour under the last one."""
+
+    kind: str
+    name: str
+    texts: Mapping[str, tuple[str, ...]]
+    font: str
+    size: int
+    ink: str
+    paper: str
+    first: float = 1.0
+    button: str = ""
+
+    def page(self, lines: tuple[str, ...]) -> str:
+        """The HTML; what is to be photographed has the id ``shot``."""
+        size = self.size
+        big = f"font-size:{size * self.first:.0f}px;font-weight:{700 if self.first > 1 else 400};margin-bottom:{size}px"
+        plain = f"margin:{size // 2}px 0;white-space:pre"
+        label = (
+            f"display:block;width:max-content;margin-top:{size}px;padding:{size // 2}px {size}px;"
+            f"background:{self.button};color:#fff;border-radius:4px"
         )
-        rest = rest[:-1]
-    body = "".join(f"<div style='margin:{size // 2}px 0;white-space:pre'>{html.escape(line)}</div>" for line in rest)
-    return (
-        f"<body style='margin:0;background:{paper}'><div id='shot' style='display:inline-block;padding:{2 * size}px {3 * size}px;"
-        f'color:{ink};background:{paper};font:{size}px "{font}"\'>{head}{body}{last}</div></body>'
-    )
+        styles = [big, *[plain] * (len(lines) - 1)]
+        if self.button:
+            styles[-1] = label
+        body = "".join(
+            f"<div style='{style}'>{html.escape(line)}</div>" for style, line in zip(styles, lines, strict=True)
+        )
+        return (
+            f"<body style='margin:0;background:{self.paper}'><div id='shot' style='display:inline-block;"
+            f"padding:{2 * size}px {3 * size}px;color:{self.ink};background:{self.paper};"
+            f'font:{size}px "{self.font}"\'>{body}</div></body>'
+        )
 
 
-def pages() -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
-    """Kind, name, HTML and lines of each screenshot."""
-    for tongue in ("fr", "en"):
-        error, dialog, terminal, mail = _ERROR[tongue], _DIALOG[tongue], _TERMINAL[tongue], _MAIL[tongue]
-        yield (
-            "error page",
-            f"error {tongue}",
-            _page(error, font=_SANS, size=16, ink="#222", paper="#fff", first=2),
-            error,
-        )
-        yield (
-            "error page",
-            f"error serif {tongue}",
-            _page(error, font=_SERIF, size=18, ink="#333", paper="#f4f1ea", first=1.6),
-            error,
-        )
-        yield (
-            "dialog",
-            f"dialog {tongue}",
-            _page(dialog, font=_SANS, size=14, ink="#202124", paper="#fff", first=1.4, button="#1a73e8"),
-            dialog,
-        )
-        yield (
-            "terminal",
-            f"terminal {tongue}",
-            _page(terminal, font=_MONO, size=14, ink="#d0d0d0", paper="#101010"),
-            terminal,
-        )
-        yield (
-            "terminal",
-            f"terminal green {tongue}",
-            _page(terminal, font=_MONO, size=13, ink="#33dd55", paper="#000"),
-            terminal,
-        )
-        yield (
-            "dark mode",
-            f"dark {tongue}",
-            _page(error, font=_SANS, size=15, ink="#e8eaed", paper="#202124", first=1.8),
-            error,
-        )
-        yield (
-            "dark mode",
-            f"dark mail {tongue}",
-            _page(mail, font=_SANS, size=14, ink="#c8ccd0", paper="#17212b", first=1.3),
-            mail,
-        )
-        yield "9 px", f"small {tongue}", _page(error, font=_SANS, size=9, ink="#222", paper="#fff", first=1.4), error
-        yield "9 px", f"small mail {tongue}", _page(mail, font=_SANS, size=9, ink="#000", paper="#fff", first=1.3), mail
-        yield (
-            "mail client",
-            f"mail {tongue}",
-            _page(mail, font=_SANS, size=15, ink="#1f1f1f", paper="#fff", first=1.5),
-            mail,
-        )
-    for name, (ink, paper) in {"js": ("#24292e", "#ffffff"), "python": ("#d4d4d4", "#1e1e1e")}.items():
-        yield "code", f"code {name}", _page(_CODE[name], font=_MONO, size=14, ink=ink, paper=paper), _CODE[name]
+STYLES = (
+    Style("error page", "error", _ERROR, _SANS, 16, "#222", "#fff", 2),
+    Style("error page", "error serif", _ERROR, _SERIF, 18, "#333", "#f4f1ea", 1.6),
+    Style("dialog", "dialog", _DIALOG, _SANS, 14, "#202124", "#fff", 1.4, "#1a73e8"),
+    Style("terminal", "terminal", _TERMINAL, _MONO, 14, "#d0d0d0", "#101010"),
+    Style("terminal", "terminal green", _TERMINAL, _MONO, 13, "#33dd55", "#000"),
+    Style("dark mode", "dark", _ERROR, _SANS, 15, "#e8eaed", "#202124", 1.8),
+    Style("dark mode", "dark mail", _MAIL, _SANS, 14, "#c8ccd0", "#17212b", 1.3),
+    Style("9 px", "small", _ERROR, _SANS, 9, "#222", "#fff", 1.4),
+    Style("9 px", "small mail", _MAIL, _SANS, 9, "#000", "#fff", 1.3),
+    Style("mail client", "mail", _MAIL, _SANS, 15, "#1f1f1f", "#fff", 1.5),
+    Style("code", "code", {"js": _CODE["js"]}, _MONO, 14, "#24292e", "#fff"),
+    Style("code", "code", {"python": _CODE["python"]}, _MONO, 14, "#d4d4d4", "#1e1e1e"),
+)
 
 
 def screens(chromium: str = CHROMIUM) -> list[Screen]:
@@ -205,9 +179,11 @@ def screens(chromium: str = CHROMIUM) -> list[Screen]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1200, "height": 900})
-        for kind, name, markup, lines in pages():
-            page.set_content(markup)
-            drawn.append(Screen(kind, name, page.locator("#shot").screenshot(), lines))
+        for style in STYLES:
+            for tongue, lines in style.texts.items():
+                page.set_content(style.page(lines))
+                shot = page.locator("#shot").screenshot()
+                drawn.append(Screen(style.kind, f"{style.name} {tongue}", shot, lines))
         browser.close()
     shown = [one for one in drawn if one.kind in ("error page", "mail client", "dialog")]
     drawn += [
@@ -263,12 +239,3 @@ def _alike(text: str) -> str:
     for char in "\u2013\u2014\u2212":
         text = text.replace(char, "-")
     return " ".join(text.split())
-
-
-def blank(width: int, height: int) -> bytes:
-    """A picture with nothing to read."""
-    out = io.BytesIO()
-    picture = Image.new("RGB", (width, height), "white")
-    ImageDraw.Draw(picture).ellipse((width // 4, height // 4, width // 2, height // 2), fill="#99bbdd")
-    picture.save(out, "PNG")
-    return out.getvalue()

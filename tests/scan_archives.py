@@ -29,6 +29,15 @@ def zipped(members: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> byt
     return out.getvalue()
 
 
+def encrypted(archive: bytes, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    """The zip with the encryption flag in the first of both its headers: ZipCrypto, or AES with method 99."""
+    data = bytearray(archive)
+    for start, flags in ((0, 6), (data.index(b"PK\x01\x02"), 8)):
+        data[start + flags] |= 1
+        data[start + flags + 2] = method
+    return bytes(data)
+
+
 def tarred(members: dict[str, bytes], mode: str = "w") -> bytes:
     """A tar of these, ``w:gz`` and so on compressed."""
     out = io.BytesIO()

@@ -7,14 +7,14 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import datetime
 
 import click
 import psycopg
 
 from atlas_pipeline.cli.common import json_option, print_json, print_table, settings_now
 from atlas_pipeline.embedded.resolve import DAGSTER_DATABASE, database_urls, postgres_of
-from atlas_pipeline.errors import AtlasError, NotConfigured, ScannerUnavailable
+from atlas_pipeline.errors import AtlasError, NotConfigured
+from atlas_pipeline.flow import scanning
 from atlas_pipeline.flow.parts import Parts, opened
 from atlas_pipeline.release.browser_check import BrowserChecker
 from atlas_pipeline.settings import Settings
@@ -173,16 +173,11 @@ def _rest_no_longer(parts: Parts) -> None:
 
 
 def _antivirus(parts: Parts) -> tuple[str, str]:
-    version = parts.scanner.version()
-    settings = parts.settings
-    now = datetime.now()  # noqa: DTZ005  # clamd writes local time
-    objection = version.objection(now, max_days=settings.scan_signatures_max_days)
-    if objection is not None and settings.scan_require_fresh:
-        raise ScannerUnavailable(objection, age_days=round(version.age_days(now) or 0, 1))
-    if not version.signatures:
-        return version.engine, "test signatures only: not a protection"
-    detail = f"signatures {version.signatures}, {version.age_days(now) or 0:.1f} days old"
-    return version.engine, detail + (f": {objection}" if objection else "")
+    found = scanning.asked(parts)
+    if not found.version.signatures:
+        return found.version.engine, "test signatures only: not a protection"
+    detail = f"signatures {found.version.signatures}, {found.age_days or 0:.1f} days old"
+    return found.version.engine, detail + (f": {found.objection}" if found.objection else "")
 
 
 def _ocr(parts: Parts) -> tuple[str, str]:

@@ -83,22 +83,23 @@ def steps(parts: Parts, key: str, known: Understood | None = None) -> Iterator[S
 
 
 def scan(parts: Parts, key: str, mail: ParsedMail) -> tuple[MailVerdict | None, str]:
-    """Scan the raw mail and each part; ``blocked`` on anything but clean. None where an operator overrode the verdict. And by which engine.
+    """Scan the raw mail and each part; ``blocked`` on anything but clean. Return the verdict and by which engine.
 
-    Raises ScannerUnavailable where the scanner gave no verdict: the message stays ``received``.
+    The verdict is None where an operator overrode it. Raises ScannerUnavailable where the scanner gave none: the message stays
+    ``received``.
     """
     with parts.db.transaction() as conn:
         state = tracking.require(conn, key)
         raw = messages.raw(conn, key)
-    if state.scan_override or raw is None:
-        return None, "none"
-    engine = scanning.engine(parts)
-    hashes = {hashlib.sha256(raw).hexdigest(), *(part.sha256 for part in mail.parts)}
-    with parts.db.transaction() as conn:
+        if state.scan_override or raw is None:
+            return None, "none"
+        raw_sha256 = hashlib.sha256(raw).hexdigest()
+        hashes = {raw_sha256, *(part.sha256 for part in mail.parts)}
         given_up = verdicts.failed_scans(conn, hashes, code_prefix=CONTENT_ERROR, at_least=parts.settings.scan_attempts)
+    engine = scanning.engine(parts)
     verdict = scan_mail(raw, mail.parts, parts.scanner, given_up=given_up)
     with parts.db.transaction() as conn:
-        scanning.store(conn, key, mail, raw, verdict, engine)
+        scanning.store(conn, key, mail, raw_sha256, verdict, engine)
         if verdict.overall in (Verdict.INFECTED, Verdict.UNSCANNABLE):
             code = f"attachment_{verdict.overall.value}"
             tracking.move(
@@ -121,7 +122,7 @@ def scan(parts: Parts, key: str, mail: ParsedMail) -> tuple[MailVerdict | None, 
 
 def read(parts: Parts, key: str, mail: ParsedMail) -> tuple[OcrText, int]:
     """The text of the mail's pictures, in memory only. A missing engine is audited; the mail goes on without."""
-    if not any(is_readable(part.sniffed_type) for part in mail.parts):
+    if not any(is_readable(part) for part in mail.parts):
         return OcrText(""), 0
     try:
         result = parts.read_pictures(mail)

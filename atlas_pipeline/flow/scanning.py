@@ -12,46 +12,57 @@ from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.understanding import own_message_id_domain
 from atlas_pipeline.mailbox.parse import parse
 from atlas_pipeline.model import ParsedMail, Status, Verdict
+from atlas_pipeline.scan.client import ScannerVersion
 from atlas_pipeline.scan.mail import MailVerdict, scan_mail
 from atlas_pipeline.store import audit, messages, tracking, verdicts
 from atlas_pipeline.store.database import Connection
 
-_MOVABLE = (
-    Status.RECEIVED,
-    Status.CLASSIFIED,
-    Status.QA_FAILED,
-    Status.ACTIONED,
-    Status.ESCALATED,
-    Status.CLOSED,
-    Status.FAILED,
-)
+
+@dataclass(frozen=True)
+class Engine:
+    """The scanner and its signatures; ``age_days`` None: none of ClamAV's own; ``objection``: why they are no protection."""
+
+    version: ScannerVersion
+    age_days: float | None
+    objection: str | None
+
+    def __str__(self) -> str:
+        """Return it as verdicts name it: ``clamd/1.4.6/27840/0.6 days``, or ``private`` for signatures of one's own."""
+        of = "private" if self.age_days is None else f"{self.version.signatures}/{self.age_days:.1f} days"
+        return f"clamd/{self.version.engine}/{of}"
+
+
+def asked(parts: Parts) -> Engine:
+    """Ask the scanner what it is.
+
+    Raises ScannerUnavailable; ``scanner_signatures_old`` and ``scanner_signatures_missing`` where ATLAS_SCAN_REQUIRE_FRESH asks
+    for fresh ones.
+    """
+    version = parts.scanner.version()
+    now = datetime.now()  # noqa: DTZ005  # clamd writes local time
+    age = version.age_days(now)
+    objection = version.objection(now, max_days=parts.settings.scan_signatures_max_days)
+    if objection is not None and parts.settings.scan_require_fresh:
+        raise ScannerUnavailable(objection, age_days=round(age or 0, 1))
+    return Engine(version, age, objection)
 
 
 def engine(parts: Parts) -> str:
-    """Which engine with which signatures gives the verdict, like ``clamd/1.4.6/27840/2026-12-01``; ``private``: no official ones.
+    """Which engine with which signatures gives the verdict. One that can't say is named so, and its verdict stands.
 
-    Raises ScannerUnavailable (``scanner_signatures_old``, ``scanner_signatures_missing``) where ATLAS_SCAN_REQUIRE_FRESH asks
-    for fresh ones; else a scanner that can't say is named so, and its verdict stands.
+    Raises ScannerUnavailable where ATLAS_SCAN_REQUIRE_FRESH is set: as ``asked``.
     """
-    settings = parts.settings
-    now = datetime.now()  # noqa: DTZ005  # clamd writes local time
     try:
-        version = parts.scanner.version()
+        return str(asked(parts))
     except ScannerUnavailable:
-        if settings.scan_require_fresh:
+        if parts.settings.scan_require_fresh:
             raise
         return "clamd/unknown"
-    objection = version.objection(now, max_days=settings.scan_signatures_max_days)
-    if objection is not None and settings.scan_require_fresh:
-        raise ScannerUnavailable(objection)
-    age = version.age_days(now)
-    of = "private" if age is None else f"{version.signatures}/{age:.1f} days"
-    return f"clamd/{version.engine}/{of}"
 
 
-def store(conn: Connection, key: str, mail: ParsedMail, raw: bytes, verdict: MailVerdict, by: str) -> None:
+def store(conn: Connection, key: str, mail: ParsedMail, raw_sha256: str, verdict: MailVerdict, by: str) -> None:
     """Write the verdict on the whole and on each part."""
-    verdicts.add_scan(conn, key, None, hashlib.sha256(raw).hexdigest(), verdict.raw, engine=by)
+    verdicts.add_scan(conn, key, None, raw_sha256, verdict.raw, engine=by)
     hashes = {part.index: part.sha256 for part in mail.parts}
     for index, result in verdict.parts:
         verdicts.add_scan(conn, key, index, hashes[index], result, engine=by)
@@ -87,7 +98,7 @@ def rescan(parts: Parts, since: datetime) -> Iterator[Rescanned]:
         verdict = scan_mail(raw, mail.parts, parts.scanner)
         raised = verdict.overall is Verdict.INFECTED and Verdict.INFECTED not in before
         with parts.db.transaction() as conn:
-            store(conn, key, mail, raw, verdict, by)
+            store(conn, key, mail, hashlib.sha256(raw).hexdigest(), verdict, by)
             audit.record(conn, key, "rescanned", actor="scan", verdict=verdict.overall.value)
             if raised:
                 _raise(conn, key)
@@ -101,7 +112,7 @@ def _raise(conn: Connection, key: str) -> None:
         tracking.move(
             conn,
             key,
-            expected=_MOVABLE,
+            expected=tuple(Status),
             to=Status.BLOCKED,
             action="blocked_unsafe",
             actor="scan",

@@ -41,8 +41,7 @@ def refuse_flood(parts: Parts, key: str) -> None:
     A message that an operator ordered to be done again is let through.
     """
     with parts.db.transaction() as conn:
-        if tracking.require(conn, key).round > 1:
-            return
         before = messages.earlier_in_thread(conn, key, hours=1)
-    if before >= parts.settings.thread_mails_per_hour:
-        raise PoisonMessage(FLOOD, mails=before)
+        if before < parts.settings.thread_mails_per_hour or tracking.require(conn, key).round > 1:
+            return
+    raise PoisonMessage(FLOOD, mails=before)

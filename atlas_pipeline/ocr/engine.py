@@ -13,7 +13,7 @@ import os
 import resource
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from atlas_pipeline.errors import NotConfigured, PermanentError
@@ -111,31 +111,55 @@ class Tesseract:
         return self._run([option], b"", CHECK_TIMEOUT_SECONDS).decode("utf-8", "replace")
 
     def _run(self, arguments: list[str], data: bytes, timeout_seconds: float) -> bytes:
-        """Run the program in a process group of its own, which is gone when this returns, however it returns."""
         try:
-            process = subprocess.Popen(
+            status, output = piped(
                 [self.program, *arguments],
-                env=self.environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                preexec_fn=self._before_start,  # noqa: PLW1509  # given by a process with one thread
+                data,
+                environment=self.environment,
+                seconds=max(timeout_seconds, 0.0),
+                before_start=self._before_start,
+                started=lambda pid: _limit(pid, timeout_seconds),
             )
         except OSError:
             raise NotConfigured("ocr_engine_missing") from None
-        with process:
-            try:
-                _limit(process.pid, timeout_seconds)
-                output, _ = process.communicate(data, timeout=max(timeout_seconds, 0.0))
-            except subprocess.TimeoutExpired:
-                raise PermanentError("ocr_timeout", seconds=timeout_seconds) from None
-            finally:
-                if process.returncode is None:  # not reaped, so the number is still its own
-                    os.killpg(process.pid, signal.SIGKILL)
-        if process.returncode != 0:
-            raise PermanentError("ocr_failed", exit_status=process.returncode)
+        except subprocess.TimeoutExpired:
+            raise PermanentError("ocr_timeout", seconds=timeout_seconds) from None
+        if status != 0:
+            raise PermanentError("ocr_failed", exit_status=status)
         return output
+
+
+def piped(
+    command: Sequence[str],
+    data: bytes,
+    *,
+    environment: Mapping[str, str],
+    seconds: float,
+    before_start: Callable[[], None] | None = None,
+    started: Callable[[int], None] | None = None,
+) -> tuple[int, bytes]:
+    """Run a program over pipes, in a process group of its own that is gone when this returns, however it returns.
+
+    Return its exit status and what it wrote. ``started`` is given its process id. Raises OSError where it can't be started, and
+    subprocess.TimeoutExpired.
+    """
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=before_start,  # noqa: PLW1509  # given by a process with one thread
+    ) as process:
+        try:
+            if started is not None:
+                started(process.pid)
+            output, _ = process.communicate(data, timeout=seconds)
+        finally:
+            if process.returncode is None:  # not reaped, so the number is still its own
+                os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, output
 
 
 def die_with_parent() -> None:

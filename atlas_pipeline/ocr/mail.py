@@ -56,7 +56,7 @@ def read_images(
 
     Raises NotConfigured only: an engine or a language that is missing is an alert, not a mail without text.
     """
-    waiting = [part for part in parts if is_readable(part.sniffed_type)]
+    waiting = [part for part in parts if is_readable(part)]
     if not waiting:
         return OcrResult(OcrText(""), 0, 0, ())
     reader.check()
@@ -70,7 +70,8 @@ def read_images(
             if tried >= max_images or left <= 0:
                 remarks["ocr_image_limit" if tried >= max_images else "ocr_mail_time"] = None
                 break
-            now, waiting = waiting[: min(at_once, max_images - tried)], waiting[min(at_once, max_images - tried) :]
+            many = min(at_once, max_images - tried)
+            now, waiting = waiting[:many], waiting[many:]
             seconds = min(reader.seconds, left)
             for found in workers.map(lambda part: _one(part, reader, seconds), now):  # noqa: B023  # used up within this turn
                 if isinstance(found, PermanentError):

@@ -14,9 +14,10 @@ TEXT_MIN_CHARS = 25
 SIDE_PIXELS = 2300  # A4 at 200 dpi
 
 
-def pages(content: bytes, *, max_pages: int, max_pixels: int) -> Iterator[str | Image.Image]:
+def pages(content: bytes, remarks: list[str], *, max_pages: int, max_pixels: int) -> Iterator[str | Image.Image]:
     """Yield each of the first pages: its text, or where there is hardly any its picture in grey.
 
+    Behind the last one ``ocr_page_limit`` is appended to ``remarks`` where the document has more.
     Raises PermanentError ``ocr_pdf_unreadable`` (a password among the reasons).
     """
     try:
@@ -29,15 +30,8 @@ def pages(content: bytes, *, max_pages: int, max_pixels: int) -> Iterator[str | 
                 yield _page(document[number], max_pixels)
             except pypdfium2.PdfiumError:
                 raise PermanentError("ocr_pdf_unreadable") from None
-
-
-def count(content: bytes) -> int:
-    """How many pages it has; 0 where that can't be told."""
-    try:
-        with pypdfium2.PdfDocument(content) as document:
-            return len(document)
-    except (pypdfium2.PdfiumError, ValueError, TypeError):
-        return 0
+        if len(document) > max_pages:
+            remarks.append("ocr_page_limit")
 
 
 def _page(page: pypdfium2.PdfPage, max_pixels: int) -> str | Image.Image:

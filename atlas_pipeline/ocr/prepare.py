@@ -95,9 +95,11 @@ def improved(frame: Image.Image) -> Image.Image:
 def _dark_patches(grey: Image.Image) -> list[tuple[int, int, int, int]]:
     """Boxes of flat dark areas in a light picture that may hold a line of light text.
 
-    Found on a picture of a quarter of the size. Photographs have none: nothing in them is flat.
+    Found on a picture of a quarter of the size, a large one made as small as that. Photographs have none: nothing in them is
+    flat.
     """
-    small = grey.resize((max(1, grey.width // _SHRINK), max(1, grey.height // _SHRINK)), Image.Resampling.BOX)
+    shrink = max(_SHRINK, _SHRINK * max(grey.size) // SMALL_SIDE_PIXELS)
+    small = grey.resize((max(1, grey.width // shrink), max(1, grey.height // shrink)), Image.Resampling.BOX)
     dark = small.point(lambda value: 255 if value < PATCH_MAX else 0)
     # Specks out, the holes that letters make closed.
     dark = dark.filter(ImageFilter.MinFilter(3)).filter(ImageFilter.MaxFilter(9)).filter(ImageFilter.MinFilter(7))
@@ -105,7 +107,7 @@ def _dark_patches(grey: Image.Image) -> list[tuple[int, int, int, int]]:
     for left, top, right, bottom, cells in _areas(dark):
         width, height = right - left + 1, bottom - top + 1
         fits = width >= 8 and 3 <= height <= dark.height * 0.3 and width < dark.width
-        box = (left * _SHRINK, top * _SHRINK, (right + 1) * _SHRINK, (bottom + 1) * _SHRINK)
+        box = (left * shrink, top * shrink, (right + 1) * shrink, (bottom + 1) * shrink)
         if fits and cells > 0.7 * width * height and _is_flat(grey.crop(box)):
             boxes.append(box)
     return boxes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from atlas_pipeline.errors import NotConfigured, PermanentError
-from atlas_pipeline.ocr.engine import Tesseract
+from atlas_pipeline.model import Part
+from atlas_pipeline.ocr.engine import Tesseract, piped
 from atlas_pipeline.ocr.text import OcrText
 from atlas_pipeline.ocr.worker import PDF, Order
 
@@ -65,33 +65,26 @@ class Reader:
         return PartReading(OcrText(answer["text"]), tuple(answer["remarks"]))
 
     def _ask(self, order: Order, content: bytes, seconds: float) -> dict[str, Any]:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "atlas_pipeline.ocr.worker", order.to_json()],
-            env={**self._engine.environment, "PYTHONPATH": str(Path(__file__).parents[2])},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        with process:
-            try:
-                output, _ = process.communicate(content, timeout=seconds)
-            except subprocess.TimeoutExpired:
-                raise PermanentError("ocr_timeout", seconds=order.seconds) from None
-            finally:
-                if process.returncode is None:  # not reaped, so the number is still its own
-                    os.killpg(process.pid, signal.SIGKILL)
-        if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        try:
+            status, output = piped(
+                [sys.executable, "-P", "-m", "atlas_pipeline.ocr.worker", order.to_json()],
+                content,
+                environment={**self._engine.environment, "PYTHONPATH": str(Path(__file__).parents[2])},
+                seconds=seconds,
+            )
+        except subprocess.TimeoutExpired:
+            raise PermanentError("ocr_timeout", seconds=order.seconds) from None
+        if status in (-signal.SIGXCPU, -signal.SIGKILL):
             raise PermanentError("ocr_timeout", seconds=order.seconds)
         try:
             answer = json.loads(output)
         except ValueError:
-            raise PermanentError("ocr_failed", exit_status=process.returncode) from None
+            raise PermanentError("ocr_failed", exit_status=status) from None
         if not isinstance(answer, dict):
-            raise PermanentError("ocr_failed", exit_status=process.returncode)
+            raise PermanentError("ocr_failed", exit_status=status)
         return answer
 
 
-def is_readable(sniffed_type: str) -> bool:
+def is_readable(part: Part) -> bool:
     """Whether a part may hold text that only a picture says."""
-    return sniffed_type.startswith("image/") or sniffed_type == PDF
+    return part.is_image or part.sniffed_type == PDF

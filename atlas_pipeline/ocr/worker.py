@@ -67,7 +67,8 @@ def _read(content: bytes, order: Order) -> tuple[list[str], list[str]]:
     deadline = time.monotonic() + order.seconds
     engine = Tesseract(order.program, order.languages, environment=dict(os.environ), before_start=die_with_parent)
     texts: list[str] = []
-    for page in _pages(content, order):
+    remarks: list[str] = []
+    for page in _pages(content, order, remarks):
         if isinstance(page, str):
             texts.append(page)
             continue
@@ -80,25 +81,17 @@ def _read(content: bytes, order: Order) -> tuple[list[str], list[str]]:
             if not texts:
                 raise
             return texts, [error.code]  # what was read of the pages before it is kept
-    return texts, ["ocr_page_limit"] if _has_more(content, order) else []
+    return texts, remarks
 
 
-def _pages(content: bytes, order: Order) -> Iterator[str | Image.Image]:
+def _pages(content: bytes, order: Order, remarks: list[str]) -> Iterator[str | Image.Image]:
     if order.sniffed_type != PDF:
         yield from prepare(content, order.sniffed_type, max_pixels=order.max_pixels)
         return
-    from atlas_pipeline.ocr import pdf
+    from atlas_pipeline.ocr import pdf  # few mails need it, and each picture's process would load it
 
-    for page in pdf.pages(content, max_pages=order.max_pages, max_pixels=order.max_pixels):
+    for page in pdf.pages(content, remarks, max_pages=order.max_pages, max_pixels=order.max_pixels):
         yield page if isinstance(page, str) else improved(page)
-
-
-def _has_more(content: bytes, order: Order) -> bool:
-    if order.sniffed_type != PDF:
-        return False
-    from atlas_pipeline.ocr import pdf
-
-    return pdf.count(content) > order.max_pages
 
 
 def _frame(image: Image.Image, engine: Tesseract, deadline: float) -> str:

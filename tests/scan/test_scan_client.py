@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import secrets
 import socket
 import threading
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from atlas_pipeline.errors import NotConfigured, ScannerUnavailable
 from atlas_pipeline.model import Verdict
 from atlas_pipeline.scan.client import TRIES, ClamdClient
 from atlas_pipeline.scan.scanner import ClamdAddress, parse_address
+from tests.scan_archives import encrypted, zipped
 
 HANG = b"hang"
 STREAM_MAX_BYTES = 1_000_000  # of the clamd of these tests
@@ -66,21 +65,6 @@ def peer(short_folder: Path) -> Iterator[Peer]:
     listener.close()
 
 
-def zipped(content: bytes, name: str = "member.txt", compression: int = zipfile.ZIP_DEFLATED) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", compression) as archive:
-        archive.writestr(name, content)
-    return buffer.getvalue()
-
-
-def encrypted(archive: bytes) -> bytes:
-    """The same zip with the encryption flag set in both of its headers."""
-    changed = bytearray(archive)
-    changed[6] |= 1
-    changed[archive.index(b"PK\x01\x02") + 8] |= 1
-    return bytes(changed)
-
-
 # What a real clamd says
 
 
@@ -92,14 +76,14 @@ def test_clean_bytes_are_clean(clamd_client: ClamdClient) -> None:
 
 def test_the_virus_is_found_however_it_is_wrapped(clamd_client: ClamdClient) -> None:
     """Plain, zipped, and zipped twice."""
-    for data in (eicar(), eicar() + b"\n", zipped(eicar()), zipped(zipped(eicar()), "inner.zip")):
+    for data in (eicar(), eicar() + b"\n", zipped({"a": eicar()}), zipped({"inner.zip": zipped({"a": eicar()})})):
         result = clamd_client.scan(data)
         assert (result.verdict, result.signature) == (Verdict.INFECTED, "Atlas.Test.Eicar.UNOFFICIAL")
 
 
 def test_an_encrypted_archive_is_neither_clean_nor_infected(clamd_client: ClamdClient) -> None:
     """clamd can't look inside: out of the box it says OK (C46)."""
-    result = clamd_client.scan(encrypted(zipped(b"payroll")))
+    result = clamd_client.scan(encrypted(zipped({"a": b"payroll"})))
     assert (result.verdict, result.code) == (Verdict.UNSCANNABLE, "encrypted")
 
 
@@ -107,9 +91,9 @@ def test_what_clamd_does_not_scan_to_its_end_is_unscannable(clamd_client: ClamdC
     """A bomb, an archive nested too deep, and a member beyond the file limit whose end nobody looked at (C51)."""
     deep = eicar()
     for _ in range(13):
-        deep = zipped(deep, "a.zip")
+        deep = zipped({"a.zip": deep})
     scan_max = STREAM_MAX_BYTES * 4
-    for data in (deep, zipped(bytes(scan_max + 1)), zipped(bytes(scan_max * 2 + 1) + eicar())):
+    for data in (deep, zipped({"a": bytes(scan_max + 1)}), zipped({"a": bytes(scan_max * 2 + 1) + eicar()})):
         result = clamd_client.scan(data)
         assert (result.verdict, result.code) == (Verdict.UNSCANNABLE, "limits_exceeded")
 

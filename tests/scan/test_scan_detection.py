@@ -19,7 +19,7 @@ from atlas_pipeline.model import ScanResult, Verdict
 from atlas_pipeline.scan.archive import DEPTH_MAX, MEMBERS_MAX, Limits, inside
 from atlas_pipeline.scan.client import ClamdClient
 from atlas_pipeline.scan.mail import scan_bytes
-from tests.scan_archives import mutated, planted, reachable, tarred, zipped
+from tests.scan_archives import encrypted, mutated, planted, reachable, tarred, zipped
 
 # 7z files of one member, without and with a password (once for the names too), in base 85.
 SEVEN = {
@@ -59,17 +59,6 @@ def letter(*attachments: bytes) -> bytes:
     for content in attachments:
         message.add_attachment(content, "application", "octet-stream", filename="a.bin")
     return message.as_bytes()
-
-
-def flagged(archive: bytes, method: int = 8) -> bytes:
-    """Encrypted by its headers: ZipCrypto, or AES with method 99."""
-    data = bytearray(archive)
-    data[6] |= 1
-    data[8] = method
-    directory = data.index(b"PK\x01\x02")
-    data[directory + 8] |= 1
-    data[directory + 10] = method
-    return bytes(data)
 
 
 def lying(archive: bytes, *, size: int) -> bytes:
@@ -119,8 +108,8 @@ ROWS: list[tuple[str, bytes, Verdict, str | None]] = [
     ("clean 7z", SEVEN["clean"], CLEAN, None),
     ("clean tar.gz", tarred({"a.txt": b"text"}, "w:gz"), CLEAN, None),
     ("13 zips deep", nested(13, eicar()), UNSCANNABLE, "limits_exceeded"),
-    ("zip, ZipCrypto", flagged(zipped({"a": b"payroll"})), UNSCANNABLE, "encrypted"),
-    ("zip, AES", flagged(zipped({"a": b"payroll"}), 99), UNSCANNABLE, "encrypted"),
+    ("zip, ZipCrypto", encrypted(zipped({"a": b"payroll"})), UNSCANNABLE, "encrypted"),
+    ("zip, AES", encrypted(zipped({"a": b"payroll"}), 99), UNSCANNABLE, "encrypted"),
     ("7z with a password", SEVEN["closed"], UNSCANNABLE, "encrypted"),
     ("7z, names encrypted too", SEVEN["closed, names too"], UNSCANNABLE, "encrypted"),
     ("Office document with a password", OLE + bytes(504) + "EncryptedPackage".encode("utf-16-le") + bytes(512), UNSCANNABLE, "encrypted"),

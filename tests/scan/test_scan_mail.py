@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import zipfile
 from email.message import EmailMessage
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from atlas_pipeline.model import Part, ScanResult, Verdict
 from atlas_pipeline.scan.archive import DIRECTORY_MAX_BYTES, MEMBERS_MAX, Limits, inside
 from atlas_pipeline.scan.client import ClamdClient
 from atlas_pipeline.scan.mail import scan_mail
+from tests.scan_archives import zipped
 
 
 def part(index: int, content: bytes) -> Part:
@@ -33,12 +34,7 @@ def mail(*attachments: bytes) -> tuple[bytes, list[Part]]:
     return message.as_bytes(), [part(index, content) for index, content in enumerate(attachments)]
 
 
-def zip_of(members: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
+stored = partial(zipped, method=zipfile.ZIP_STORED)
 
 
 def flagged(archive: bytes) -> bytes:
@@ -70,14 +66,14 @@ class Scripted:
 
 def test_a_clean_mail_is_clean_in_all_its_parts(clamd_client: ClamdClient) -> None:
     """Only then may anything of it be opened."""
-    verdict = scan_mail(*mail(b"one", b"", zip_of({"a.txt": b"text"})), clamd_client)
+    verdict = scan_mail(*mail(b"one", b"", stored({"a.txt": b"text"})), clamd_client)
     assert verdict.overall is Verdict.CLEAN
     assert [(index, result.verdict) for index, result in verdict.parts] == [(n, Verdict.CLEAN) for n in range(3)]
 
 
 def test_a_virus_in_one_attachment_is_found_in_the_raw_mail_and_in_its_part(clamd_client: ClamdClient) -> None:
     """In base64 and inside a zip; the other attachment is not blamed."""
-    for content in (eicar(), zip_of({"e.com": eicar()})):
+    for content in (eicar(), stored({"e.com": eicar()})):
         verdict = scan_mail(*mail(b"fine", content), clamd_client)
         assert verdict.overall is Verdict.INFECTED
         assert verdict.raw.verdict is Verdict.INFECTED
@@ -100,7 +96,7 @@ def test_a_part_that_only_our_parser_decodes_is_scanned_too(clamd_client: ClamdC
 
 def test_an_encrypted_attachment_makes_the_mail_unscannable(clamd_client: ClamdClient) -> None:
     """Seen by clamd or by our own look at the directory."""
-    verdict = scan_mail(*mail(flagged(zip_of({"a.txt": b"text"}))), clamd_client)
+    verdict = scan_mail(*mail(flagged(stored({"a.txt": b"text"}))), clamd_client)
     assert verdict.overall is Verdict.UNSCANNABLE
     assert verdict.parts[0][1].code == "encrypted"
 
@@ -108,14 +104,14 @@ def test_an_encrypted_attachment_makes_the_mail_unscannable(clamd_client: ClamdC
 def test_our_own_look_counts_where_clamd_says_ok() -> None:
     """A clamd without AlertEncrypted calls the same attachment clean (C46)."""
     scanner = Scripted(Verdict.CLEAN, Verdict.CLEAN, Verdict.CLEAN)
-    verdict = scan_mail(*mail(flagged(zip_of({"a.txt": b"text"}))), scanner)
+    verdict = scan_mail(*mail(flagged(stored({"a.txt": b"text"}))), scanner)
     assert (verdict.overall, verdict.parts[0][1].code) == (Verdict.UNSCANNABLE, "encrypted")
 
 
 def test_our_own_look_never_softens_a_finding() -> None:
     """Infected stays infected, whatever the directory says."""
     scanner = Scripted(Verdict.CLEAN, Verdict.INFECTED)
-    assert scan_mail(*mail(flagged(zip_of({"a": b""}))), scanner).overall is Verdict.INFECTED
+    assert scan_mail(*mail(flagged(stored({"a": b""}))), scanner).overall is Verdict.INFECTED
 
 
 @pytest.mark.parametrize(
@@ -145,12 +141,12 @@ def test_a_scanner_that_is_down_is_not_asked_once_a_part(short_folder: Path) -> 
 
 def test_a_zip_that_promises_too_much_is_refused_unopened() -> None:
     """By what its members add up to, by their number, and by a directory too large to be read."""
-    archive = bytearray(zip_of({"a.txt": b"text"}))
+    archive = bytearray(stored({"a.txt": b"text"}))
     directory = archive.index(b"PK\x01\x02")
     archive[directory + 24 : directory + 28] = (2_000_000_000).to_bytes(4, "little")
     assert zip_objection(bytes(archive)) == "limits_exceeded"
-    assert zip_objection(zip_of({str(n): b"" for n in range(MEMBERS_MAX + 1)})) == "limits_exceeded"
-    archive = bytearray(zip_of({"a.txt": b"text"}))
+    assert zip_objection(stored({str(n): b"" for n in range(MEMBERS_MAX + 1)})) == "limits_exceeded"
+    archive = bytearray(stored({"a.txt": b"text"}))
     end = archive.index(b"PK\x05\x06")
     archive[end + 12 : end + 16] = (DIRECTORY_MAX_BYTES + 1).to_bytes(4, "little")
     assert zip_objection(bytes(archive)) == "limits_exceeded"
@@ -158,20 +154,20 @@ def test_a_zip_that_promises_too_much_is_refused_unopened() -> None:
 
 def test_an_unreadable_directory_is_an_objection_only_where_the_bytes_are_a_zip() -> None:
     """Two programs may see two different archives in it; a picture that happens to hold the four bytes is none."""
-    archive = bytearray(zip_of({"a.txt": b"text"}))
+    archive = bytearray(stored({"a.txt": b"text"}))
     archive[archive.index(b"PK\x01\x02")] = 0
     assert zip_objection(bytes(archive)) == "archive_damaged"
     assert zip_objection(b"\x89PNG" + bytes(archive)) == "archive_damaged"
     assert zip_objection(b"\x89PNG and PK\x05\x06" + bytes(30)) is None
     assert zip_objection(b"no archive at all") is None
-    assert zip_objection(zip_of({"../../x": b"text"})) is None
+    assert zip_objection(stored({"../../x": b"text"})) is None
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_no_bytes_make_the_look_at_a_zip_raise(data: st.DataObject) -> None:
     """It is handed whatever strangers send."""
-    archive = bytearray(zip_of({"a.txt": b"text", "b.txt": b"more"}))
+    archive = bytearray(stored({"a.txt": b"text", "b.txt": b"more"}))
     for _ in range(data.draw(st.integers(1, 8))):
         archive[data.draw(st.integers(0, len(archive) - 1))] = data.draw(st.integers(0, 255))
     zip_objection(bytes(archive[: data.draw(st.integers(0, len(archive)))]))
