@@ -18,7 +18,7 @@ from tests.fixtures_orchestration import Atlas, Said, atlas_process
 
 VERBS = {
     "up", "demo", "doctor", "migrate", "inspect", "status", "show", "tail", "tenant", "spawn", "reprocess", "unblock",
-    "accept", "cancel", "report",
+    "rescan", "accept", "cancel", "report",
 }  # fmt: skip
 ALL = [*sorted((verb,) for verb in VERBS), ("tenant", "list"), ("tenant", "show"), ("tenant", "add")]
 
@@ -54,7 +54,7 @@ def test_every_list_verb_has_json(atlas: Atlas) -> None:
     tenant = main.commands["tenant"]
     assert isinstance(tenant, click.Group)
     named = {**main.commands, "tenant list": tenant.commands["list"], "tenant show": tenant.commands["show"]}
-    listing = {"status", "show", "doctor", "inspect", "report", "tenant list", "tenant show"}
+    listing = {"status", "show", "doctor", "inspect", "report", "rescan", "tenant list", "tenant show"}
     assert [name for name in listing if "--json" not in options(named[name])] == []
 
 
@@ -270,6 +270,18 @@ def test_a_message_can_be_put_back_and_its_action_asked_for(house_env: Bench, at
     assert failed(atlas("unblock", key)) == f"not_blocked (key={key}, status=received)"
     noise = house_env.take_in(letter("Newsletter"), Intent.NOISE)
     assert failed(atlas("spawn", noise)).startswith("nothing_to_spawn")
+
+
+def test_stored_mail_is_scanned_again_from_a_day_on(house_env: Bench, atlas: Atlas) -> None:
+    """By a date or so many days back; what is neither is told so."""
+    key = house_env.take_in(letter())
+    assert atlas("rescan", "--since", "1").out == "1 scanned, 0 became infected\n"
+    assert json.loads(atlas("rescan", "--since", "2020-01-01", "--json").out) == [
+        {"message_key": key, "was": "clean", "now": "clean", "became_infected": False}
+    ]
+    assert atlas("rescan", "--since", "2999-01-01").out == "0 scanned, 0 became infected\n"
+    for nonsense in ("yesterday", "nan", "1e999"):
+        assert atlas("rescan", "--since", nonsense).status == 2
 
 
 def test_one_cycle_can_be_run_now(house_env: Bench, atlas: Atlas) -> None:
