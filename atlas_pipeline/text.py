@@ -12,6 +12,9 @@ import re
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # C0 and C1 controls (tab, line feed and carriage return among them), and the two Unicode line separators.
 _LINE_BREAKING = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029]+")
+# What is there and not seen, or shows the text after it in another order: soft hyphen, zero width, direction marks, tags. The
+# joiners of emoji and of some scripts are not among them.
+_HIDDEN = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
 
 
 def clean_text(value: str) -> str:
@@ -34,6 +37,14 @@ def one_line(value: str) -> str:
     if value.isprintable() and "  " not in value:  # nothing to replace: the case of nearly every header
         return value.strip()
     return clean_text(_LINE_BREAKING.sub(" ", value)).strip()
+
+
+def visible(value: str) -> str:
+    """Return one line to show to a person: what would hide or turn text around is written out, as ``<U+202E>``.
+
+    ``invoice<U+202E>fdp.exe`` would otherwise be read as a PDF's name.
+    """
+    return _HIDDEN.sub(lambda found: f"<U+{ord(found[0]):04X}>", one_line(value))
 
 
 def clean_json(value: object) -> object:

@@ -260,6 +260,16 @@ class Bench:
         return subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
 
 
+def tables_with(bench: Bench, word: str) -> set[str]:
+    """Tables with a row that holds the word in any column, raw mails looked at as text."""
+    found = set()
+    for row in bench.rows("select schemaname, tablename from pg_tables where schemaname in ('atlas', 'public')"):
+        query = f"select count(*) from {row['schemaname']}.{row['tablename']} t where t::text ilike %s"  # noqa: S608
+        if bench.one(query, f"%{word}%"):
+            found.add(row["tablename"])
+    return found
+
+
 def _job(work: str) -> str:
     return (
         "import sys\nfrom atlas_pipeline.flow import intake, recapping, releasing, spawning\n"

@@ -10,6 +10,7 @@ import secrets
 import subprocess
 import sys
 import uuid
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,6 +130,29 @@ class DagsterHouse:
         sensor = request.tags.get("dagster/sensor_name")
         assert [run for run in same if run.tags.get("dagster/sensor_name") == sensor] == []
         return {**request.tags, RUN_KEY: request.run_key}
+
+
+def words(house: DagsterHouse) -> str:
+    """Everything that Dagster has stored, in its database and in its folder, as one text."""
+    url = house.dagster_url.replace("postgresql+psycopg2://", "postgresql://")
+    with psycopg.connect(url) as connection:
+        tables = [row[0] for row in connection.execute("select tablename from pg_tables where schemaname = 'public'")]
+        stored = [text for table in tables for text in _rows(connection, table)]
+    files = [path for path in (house.bench.folder / "dagster").rglob("*") if path.is_file()]
+    return "\n".join([*stored, *(path.read_bytes().decode("latin-1") for path in files), *map(str, files)])
+
+
+def _rows(connection: psycopg.Connection[Any], table: str) -> Iterator[str]:
+    for row in connection.execute(sql.SQL("select * from {}").format(sql.Identifier(table))):
+        for value in row:
+            yield _plain(value) if isinstance(value, bytes) else str(value)
+
+
+def _plain(value: bytes) -> str:
+    try:
+        return zlib.decompress(value).decode("latin-1")
+    except zlib.error:
+        return value.decode("latin-1")
 
 
 def place(key: str, attempt: int = 1) -> dg.MultiPartitionKey:

@@ -22,7 +22,7 @@ from atlas_pipeline.errors import NotConfigured
 from atlas_pipeline.flow.parts import Parts, opened
 from atlas_pipeline.settings import Settings, load
 from atlas_pipeline.store.database import dedicated
-from atlas_pipeline.text import one_line
+from atlas_pipeline.text import visible
 
 _PIPE_COLUMNS = 1000
 
@@ -107,4 +107,4 @@ def _cell(value: object) -> str:
         return f"{value:.2f}"
     if isinstance(value, Mapping):
         return " ".join(f"{name}={item}" for name, item in value.items())
-    return one_line(str(value))
+    return visible(str(value))

@@ -23,7 +23,7 @@ from atlas_pipeline.mailbox import trust
 from atlas_pipeline.model import Address, Forward, ParsedMail, ScanResult, Tenant, Trust, Verdict
 from atlas_pipeline.ocr.text import OcrText
 from atlas_pipeline.scan.mail import scan_mail
-from atlas_pipeline.text import clean_json, one_line
+from atlas_pipeline.text import clean_json, visible
 
 # A mail over the limit is never fetched, so that nothing of it is known.
 _FACTS = ("message_id", "subject", "from", "date", "body_text", "attachments", "forward", "trust")
@@ -177,7 +177,7 @@ def _told(facts: dict[str, Any]) -> str:
         if name == "file":
             continue
         # One line and no control characters: a mail must not write to the terminal.
-        text = one_line(json.dumps(value, default=plain, ensure_ascii=False))
+        text = visible(json.dumps(value, default=plain, ensure_ascii=False))
         lines.append(f"  {name:<15} {text if len(text) <= 160 else text[:157] + '…'}")
     return "\n".join(lines)
 

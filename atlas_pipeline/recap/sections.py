@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from atlas_pipeline.model import Address, RouteCheck
 from atlas_pipeline.recap.facts import RecapFacts
 from atlas_pipeline.recap.words import STATUSES, label, next_step, pick
-from atlas_pipeline.text import clean_text
+from atlas_pipeline.text import clean_text, visible
 
 MAX_BLOCK = 20_000
 MAX_LINE = 500
@@ -32,8 +32,8 @@ class Section:
 
 
 def one_line(text: str | None, limit: int = MAX_LINE) -> str:
-    """``text`` on one line: control characters and line separators become a space, runs of them one."""
-    line = " ".join("".join(" " if _breaks(c) else c for c in clean_text(text or "")).split())
+    """``text`` on one line, what would hide or turn it around written out; runs of white space are one space."""
+    line = " ".join(visible(text or "").split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 

@@ -18,7 +18,19 @@ from atlas_pipeline.flow.stage import INBOX_STAGES
 from atlas_pipeline.model import Intent, Status
 from atlas_pipeline.store import claims
 from tests.fixtures_ai import Scripted, chat
-from tests.fixtures_flow import CLIENT, SLUG, Bench, FakeClamd, ended, failures, judged, letter, outcomes, seen
+from tests.fixtures_flow import (
+    CLIENT,
+    SLUG,
+    Bench,
+    FakeClamd,
+    ended,
+    failures,
+    judged,
+    letter,
+    outcomes,
+    seen,
+    tables_with,
+)
 
 ALL_DONE = ["done", "done", "not_needed", "done"]
 WAITING = ["waiting", "waiting", "waiting"]
@@ -390,16 +402,6 @@ def test_the_text_of_a_picture_reaches_the_model_and_no_table(bench: Bench) -> N
     assert tables_with(bench, "TEMOINVISIBLE") == {"messages"}
     assert tables_with(bench, canary) == set()
     assert "so a question" in str(bench.state(keys[0]).reasoning)
-
-
-def tables_with(bench: Bench, word: str) -> set[str]:
-    """Tables with a row that holds the word in any column, raw mails looked at as text."""
-    found = set()
-    for row in bench.rows("select schemaname, tablename from pg_tables where schemaname in ('atlas', 'public')"):
-        query = f"select count(*) from {row['schemaname']}.{row['tablename']} t where t::text ilike %s"  # noqa: S608
-        if bench.one(query, f"%{word}%"):
-            found.add(row["tablename"])
-    return found
 
 
 def test_without_the_ocr_program_the_mail_goes_on_and_the_lack_is_audited(bench: Bench) -> None:

@@ -4,15 +4,11 @@ No postponed annotations here: Dagster reads those of the careless step that the
 """
 
 import json
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import psycopg
 import pytest
-from psycopg import sql
 
 from atlas_pipeline.embedded.clamd import eicar
 from atlas_pipeline.flow.stage import INBOX_STAGES
@@ -20,7 +16,7 @@ from atlas_pipeline.model import Intent, Status
 from atlas_pipeline.store import claims
 from tests.fixtures_ai import Scripted, ScriptedServer, chat
 from tests.fixtures_flow import judged, letter
-from tests.fixtures_orchestration import DagsterHouse, all_stages, failed_keys
+from tests.fixtures_orchestration import DagsterHouse, all_stages, failed_keys, words
 
 CANARIES = ("KOBOLDSUBJECT", "koboldsender", "KOBOLDBODY", "KOBOLDFILE", "KOBOLDREASON")
 
@@ -204,29 +200,6 @@ def test_nothing_of_a_mail_is_found_in_dagsters_storage(dagster_house: DagsterHo
     careless_job.execute_in_process(instance=dagster_house.instance, raise_on_error=False)
     found = words(dagster_house)
     assert [canary for canary in CANARIES if canary in found] == ["KOBOLDSUBJECT", "koboldsender", "KOBOLDBODY"]
-
-
-def words(house: DagsterHouse) -> str:
-    """Everything that Dagster has stored, in its database and in its folder, as one text."""
-    url = house.dagster_url.replace("postgresql+psycopg2://", "postgresql://")
-    with psycopg.connect(url) as connection:
-        tables = [row[0] for row in connection.execute("select tablename from pg_tables where schemaname = 'public'")]
-        stored = [text for table in tables for text in _rows(connection, table)]
-    files = [path for path in (house.bench.folder / "dagster").rglob("*") if path.is_file()]
-    return "\n".join([*stored, *(path.read_bytes().decode("latin-1") for path in files), *map(str, files)])
-
-
-def _rows(connection: psycopg.Connection[Any], table: str) -> Iterator[str]:
-    for row in connection.execute(sql.SQL("select * from {}").format(sql.Identifier(table))):
-        for value in row:
-            yield _plain(value) if isinstance(value, bytes) else str(value)
-
-
-def _plain(value: bytes) -> str:
-    try:
-        return zlib.decompress(value).decode("latin-1")
-    except zlib.error:
-        return value.decode("latin-1")
 
 
 def test_the_search_reads_compressed_columns_too(dagster_house: DagsterHouse, tmp_path: Path) -> None:
