@@ -6,7 +6,7 @@ All datetimes are timezone-aware. Sizes are bytes, durations milliseconds or sec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -215,17 +215,32 @@ class ScanResult:
     milliseconds: int = 0
 
 
+class AnswerFormat(StrEnum):
+    """How an answer in JSON is asked for: by its schema, as any object, or by words alone."""
+
+    SCHEMA = "schema"
+    OBJECT = "object"
+    TEXT = "text"
+
+
 @dataclass(frozen=True)
 class CompletionRequest:
-    """One question to a language model. ``document`` is the bare text to judge, for providers that read no prompt."""
+    """One question to a language model.
+
+    ``document`` is the bare text to judge, for providers that read no prompt. ``schema`` (JSON Schema) says that the answer is an
+    object like this; ``answer_format`` overrides the provider's own way of asking for it. ``temperature`` None is the model's own.
+    ``message_key`` is the message that the call is made for, where there is one: its budget pays.
+    """
 
     task: str
     system: str = field(repr=False)
     prompt: str = field(repr=False)
     document: str = field(default="", repr=False)
-    json_mode: bool = False
+    schema: Mapping[str, object] | None = field(default=None, repr=False)
+    answer_format: AnswerFormat | None = None
     max_tokens: int = 1024
-    temperature: float = 0.0
+    temperature: float | None = 0.0
+    message_key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -247,6 +262,7 @@ class Embeddings:
 
     model: str
     vectors: list[list[float]] = field(repr=False)
+    tokens: int | None = None
 
 
 @dataclass(frozen=True)

@@ -114,8 +114,12 @@ class Settings(BaseSettings):
         False, description="Hold mail while the signatures are older than that, or are none of ClamAV's own"
     )
     scan_attempts: int = Field(5, gt=0, description="Scans a day of bytes that the scanner fails on; then unscannable")
-    ocr_languages: str = Field("fra+eng", description="Languages handed to tesseract -l")
-    ocr_timeout_seconds: float = Field(20.0, gt=0, description="Time limit for one image or PDF")
+    ocr_languages: str | None = Field(
+        None, description="Languages handed to tesseract -l, in place of the routing file's"
+    )
+    ocr_timeout_seconds: float | None = Field(
+        None, gt=0, description="Time limit for one image or PDF, in place of the routing file's"
+    )
     ocr_mail_seconds: float = Field(120.0, gt=0, description="Time limit for all images of one mail")
     ocr_at_once: int = Field(2, gt=0, le=16, description="Images read at once, one core each")
     ocr_max_images: int = Field(10, gt=0, description="Images and PDFs read in one mail")
@@ -123,15 +127,35 @@ class Settings(BaseSettings):
     ocr_max_pixels: int = Field(40_000_000, gt=0, description="Larger images are skipped with a code")
 
     # AI
+    ai_routing: Path | None = Field(
+        None, description="Routing file in place of Atlas's own (atlas_pipeline/ai/routing.yaml)"
+    )
     mistral_api_key: SecretStr | None = Field(
         None,
         validation_alias=AliasChoices("MISTRAL_API_KEY"),
-        description="Key of Mistral's API; absent: the local classifier serves",
+        description="Key of Mistral's API; without any key the local models serve",
     )
-    mistral_url: str = Field("https://api.mistral.ai", description="Base URL of Mistral's API")
-    classification_model: str = Field("mistral-small-latest", description="Model of the classification task")
-    classification_timeout_seconds: float = Field(30.0, gt=0, description="Time-out of one classification call")
-    embedding_model: str = Field("mistral-embed", description="Model of the embedding task")
+    mistral_url: str | None = Field(None, description="Base URL of Mistral's API, where it is another one")
+    anthropic_api_key: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("ANTHROPIC_API_KEY"),
+        description="Key of Anthropic's API",
+    )
+    anthropic_url: str | None = Field(None, description="Base URL of Anthropic's API, where it is another one")
+    openai_api_key: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("OPENAI_API_KEY"),
+        description="Key of OpenAI's API",
+    )
+    openai_url: str | None = Field(None, description="Base URL of OpenAI's API, where it is another one")
+    voyage_api_key: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("VOYAGE_API_KEY"),
+        description="Key of Voyage's API",
+    )
+    voyage_url: str | None = Field(None, description="Base URL of Voyage's API, where it is another one")
+    learn: bool = Field(False, description="Show the model mails whose intent an operator corrected, as examples")
+    team_signature: str = Field("L'équipe", description="Under the reply drafts")
     confidence_floor: float = Field(0.5, ge=0, le=1, description="Below it the intent is forced to noise")
     uncertainty_threshold: float = Field(0.7, ge=0, le=1, description="Below it classification_uncertain is audited")
 

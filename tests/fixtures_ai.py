@@ -1,4 +1,4 @@
-"""A loopback server that speaks Mistral's documented shapes, scripted answer by answer.
+"""A loopback server that speaks the documented shapes of each provider's API, scripted answer by answer.
 
 The real HTTP client talks to a real socket; only the model behind it is missing.
 """
@@ -18,6 +18,10 @@ import pytest
 
 from atlas_pipeline.ai.http import JsonApi
 from atlas_pipeline.ai.mistral import Mistral
+from atlas_pipeline.ai.provider import CompletionProvider
+from atlas_pipeline.ai.providers import Account, build
+from atlas_pipeline.ai.router import Route, Router, build_router
+from atlas_pipeline.ai.routing import load
 
 KEY = "test-key-not-a-secret"
 
@@ -46,10 +50,33 @@ def chat(content: object, finish: str | None = "stop", **more: object) -> Script
     return Scripted(body=json.dumps(body).encode())
 
 
+def said(content: object, stop: str | None = "end_turn", **more: object) -> Scripted:
+    """An Anthropic message as documented; a string becomes one text block."""
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    body = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-haiku-4-5-20251001",
+        "content": blocks,
+        "stop_reason": stop,
+        "stop_sequence": None,
+        "usage": {"input_tokens": 40, "cache_read_input_tokens": 1, "output_tokens": 7},
+        **more,
+    }
+    return Scripted(body=json.dumps(body).encode())
+
+
+def tool_use(value: object) -> Scripted:
+    """An Anthropic message whose one forced tool carries the answer."""
+    return said([{"type": "tool_use", "id": "toolu_1", "name": "answer", "input": value}], "tool_use")
+
+
 def vectors(*items: tuple[int, list[float]]) -> Scripted:
     """An embeddings answer as documented."""
     data = [{"object": "embedding", "index": index, "embedding": vector} for index, vector in items]
-    return Scripted(body=json.dumps({"object": "list", "model": "mistral-embed", "data": data}).encode())
+    usage = {"prompt_tokens": 12, "total_tokens": 12}
+    return Scripted(body=json.dumps({"object": "list", "model": "emb", "data": data, "usage": usage}).encode())
 
 
 class ScriptedServer(ThreadingHTTPServer):
@@ -62,7 +89,7 @@ class ScriptedServer(ThreadingHTTPServer):
         self.script: list[Scripted] = []
         self.asked: list[dict[str, Any]] = []
         self.paths: list[str] = []
-        self.authorizations: list[str | None] = []
+        self.headers: list[dict[str, str]] = []
 
     @property
     def url(self) -> str:
@@ -76,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers["Content-Length"])
         self.server.asked.append(json.loads(self.rfile.read(length)))
         self.server.paths.append(self.path)
-        self.server.authorizations.append(self.headers["Authorization"])
+        self.server.headers.append({name.lower(): value for name, value in self.headers.items()})
         answer = self.server.script.pop(0) if len(self.server.script) > 1 else self.server.script[0]
         time.sleep(answer.delay)
         try:
@@ -116,15 +143,26 @@ def waits() -> list[float]:
 
 
 @pytest.fixture
-def mistral(ai_server: ScriptedServer, waits: list[float]) -> Iterator[Mistral]:
+def mistral(ai_server: ScriptedServer) -> Iterator[Mistral]:
     """The real provider, talking to the scripted server; an explicit transport keeps a machine's proxy out of it."""
-    api = JsonApi(
-        ai_server.url,
-        {"Authorization": f"Bearer {KEY}"},
-        transport=httpx.HTTPTransport(),
-        sleep=waits.append,
-        jitter=lambda: 0.5,
-    )
+    api = JsonApi(ai_server.url, {"Authorization": f"Bearer {KEY}"}, transport=httpx.HTTPTransport())
     provider = Mistral(api)
     yield provider
-    provider.close()
+    provider.api.close()
+
+
+def patient(provider: CompletionProvider, waits: list[float], **more: Any) -> Router:
+    """A router with this provider alone, whose waits are noted and not slept."""
+    return Router(
+        {"classification": [Route(provider, "mistral-small-latest", 5)]},
+        sleep=waits.append,
+        jitter=lambda: 0.5,
+        **more,
+    )
+
+
+def routed(url: str, **changes: Any) -> Router:
+    """What the house builds from its own routing file, every provider that has a key at this address."""
+    names = changes.pop("keys", ("mistral",))
+    known = build({name: Account(KEY, url) for name in names}, transport=httpx.HTTPTransport() if names else None)
+    return build_router(load(None), known, **changes)

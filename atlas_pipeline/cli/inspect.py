@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
-from atlas_pipeline.classify.decide import classify
 from atlas_pipeline.classify.redact import redact_ocr
 from atlas_pipeline.cli.common import plain, settings_now
 from atlas_pipeline.cli.tenants import read_tenant
 from atlas_pipeline.errors import AtlasError, Refused
+from atlas_pipeline.flow import inbox_steps
 from atlas_pipeline.flow.inbox_steps import classify_facts, resolve_tenant
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.understanding import read_mail
@@ -154,13 +154,7 @@ def _classification(
     own, _how = trust.match_tenant(requester, everyone)
     tenant, _method = resolve_tenant(mail, judged, list(everyone))
     facts = classify_facts(mail, judged, text, tenant=tenant.slug if tenant else None, own=own.slug if own else None)
-    decision = classify(
-        facts,
-        parts.router,
-        floor=parts.settings.confidence_floor,
-        uncertainty=parts.settings.uncertainty_threshold,
-        language=parts.settings.language,
-    )
+    decision = inbox_steps.conclude(parts, facts, None)
     return {
         "intent": decision.intent.value,
         "confidence": decision.confidence,

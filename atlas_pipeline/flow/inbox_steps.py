@@ -9,11 +9,12 @@ import hashlib
 from collections.abc import Iterator
 
 from atlas_pipeline.classify.decide import classify
+from atlas_pipeline.classify.document import document_of
 from atlas_pipeline.classify.facts import ClassifyFacts
 from atlas_pipeline.classify.records import table_for, title_for
 from atlas_pipeline.classify.redact import redact_ocr
 from atlas_pipeline.errors import AtlasError, ScannerUnavailable
-from atlas_pipeline.flow import scanning
+from atlas_pipeline.flow import learning, scanning
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.stage import Facts, Outcome, StageDone
 from atlas_pipeline.flow.threads import refuse_flood
@@ -148,20 +149,26 @@ def decide(parts: Parts, key: str, mail: ParsedMail, judged: Trust, text: OcrTex
     facts = classify_facts(
         mail, judged, text, tenant=tenant.slug if tenant else None, own=of_requester.slug if of_requester else None
     )
-    try:
-        decision = classify(
-            facts,
-            parts.router,
-            floor=parts.settings.confidence_floor,
-            uncertainty=parts.settings.uncertainty_threshold,
-            language=parts.settings.language,
-        )
-    finally:
-        parts.store_calls(key)
+    decision = conclude(parts, facts, key)
     reasoning = redact_ocr(decision.reasoning, text.reveal(), mail.body_text)
     with parts.db.transaction() as conn:
         _store_decision(conn, key, decision, reasoning, mail, how)
     return decision
+
+
+def conclude(parts: Parts, facts: ClassifyFacts, key: str | None) -> Decision:
+    """Classify under the settings; ``key`` is whose budget pays. Raises what the provider layer raises."""
+    settings = parts.settings
+    examples = learning.lessons(parts.corrections, parts.local, document_of(facts)) if settings.learn else ()
+    return classify(
+        facts,
+        parts.router,
+        floor=settings.confidence_floor,
+        uncertainty=settings.uncertainty_threshold,
+        language=settings.language,
+        message_key=key,
+        lessons=examples,
+    )
 
 
 def classify_facts(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from atlas_pipeline.ai.router import CallRecord, Router, build_router
+from atlas_pipeline.ai.intent_model import Corrected
+from atlas_pipeline.ai.local import Local
+from atlas_pipeline.ai.router import Router
 from atlas_pipeline.embedded.resolve import database_urls
 from atlas_pipeline.errors import NotConfigured
+from atlas_pipeline.flow import learning
+from atlas_pipeline.flow.models import Models
 from atlas_pipeline.mailbox.oauth import OAuthGrant
 from atlas_pipeline.mailbox.source import MailSource, open_source
 from atlas_pipeline.model import ParsedMail
@@ -20,17 +25,18 @@ from atlas_pipeline.ocr.reader import Reader
 from atlas_pipeline.recap.send import MailExit, open_exit
 from atlas_pipeline.scan.client import ClamdClient
 from atlas_pipeline.settings import Settings, load
-from atlas_pipeline.store import verdicts
+from atlas_pipeline.store import audit
 from atlas_pipeline.store.database import Database
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
 class Parts:
-    """One set of components for one process. ``calls`` collects the paid calls until a transaction stores them."""
+    """One set of components for one process. An empty ``database_url`` is none, for what needs no tables."""
 
     settings: Settings
     database_url: str
-    calls: list[CallRecord] = field(default_factory=list)
 
     @cached_property
     def db(self) -> Database:
@@ -39,27 +45,10 @@ class Parts:
 
     def close(self) -> None:
         """Close what holds a connection."""
+        if "models" in self.__dict__:
+            self.models.close()
         if "db" in self.__dict__:
             self.db.close()
-
-    def store_calls(self, key: str | None) -> None:
-        """Write the paid calls made since the last time down to this message, or to none; failed ones too."""
-        calls, self.calls[:] = list(self.calls), []
-        if not calls:
-            return
-        with self.db.transaction() as conn:
-            for call in calls:
-                verdicts.add_ai_call(
-                    conn,
-                    key,
-                    task=call.task,
-                    provider=call.provider,
-                    model=call.model,
-                    code=call.code,
-                    tokens_in=call.tokens_in,
-                    tokens_out=call.tokens_out,
-                    milliseconds=call.milliseconds,
-                )
 
     def source(self) -> MailSource:
         """The mailbox, not connected yet. Raises NotConfigured (``mailbox_not_configured``, ``oauth_incomplete``, …)."""
@@ -109,7 +98,12 @@ class Parts:
     @cached_property
     def ocr_engine(self) -> Tesseract:
         """The OCR engine."""
-        return Tesseract(self.settings.tesseract, self.settings.ocr_languages, self.settings.ocr_timeout_seconds)
+        settings, routed = self.settings, self.models.routing().ocr
+        return Tesseract(
+            settings.tesseract,
+            settings.ocr_languages or routed.languages,
+            settings.ocr_timeout_seconds or routed.timeout_seconds,
+        )
 
     def read_pictures(self, mail: ParsedMail) -> OcrResult:
         """The text of a mail's pictures and PDFs, in memory only. Raises NotConfigured where no engine is there."""
@@ -123,17 +117,31 @@ class Parts:
         )
 
     @cached_property
+    def local(self) -> Local:
+        """The models in this process, trained with the operators' corrections too."""
+        return Local(lambda _local: self.corrections)
+
+    @cached_property
+    def corrections(self) -> list[Corrected]:
+        """What operators corrected, as of the first use in this process."""
+        return learning.corrections(self.db.transaction, self.local) if self.database_url else []
+
+    @cached_property
+    def models(self) -> Models:
+        """The way to models: routing, router, gateway."""
+        known = self.database_url != ""
+        return Models(self.settings, self.db if known else None, self.local, self._routing_is_bad)
+
+    def _routing_is_bad(self, error: NotConfigured) -> None:
+        log.warning("the routing file changed and can't be used: %s", error)
+        if self.database_url:
+            with self.db.transaction() as conn:
+                audit.alert(conn, error.code, error.code)
+
+    @property
     def router(self) -> Router:
-        """The AI router: Mistral where a key is set, otherwise the local models."""
-        settings = self.settings
-        return build_router(
-            mistral_key=settings.mistral_api_key.get_secret_value() if settings.mistral_api_key else None,
-            mistral_url=settings.mistral_url,
-            classification_model=settings.classification_model,
-            classification_timeout=settings.classification_timeout_seconds,
-            embedding_model=settings.embedding_model,
-            on_call=self.calls.append,
-        )
+        """The AI router of now. Raises NotConfigured: the routing file, a URL or a key is no good."""
+        return self.models.router()
 
     @property
     def agent_bin(self) -> Path:

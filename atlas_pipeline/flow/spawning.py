@@ -227,15 +227,13 @@ def _lessons(parts: Parts, briefing: Briefing) -> tuple[str, ...]:
     key = briefing.state.message_key
     about = f"{briefing.message['subject'] or ''}\n{briefing.message['body_text'] or ''}"
     try:
-        return teaching.lessons(parts, briefing.agent, briefing.tenant, about)
+        return teaching.lessons(parts, briefing.agent, briefing.tenant, about, key=key)
     except DatabaseUnavailable:
         raise
     except AtlasError as error:
         with parts.db.transaction() as conn:
             audit.record(conn, key, "lessons_missing", actor="spawn", code=error.code)
         return ()
-    finally:
-        parts.store_calls(key)
 
 
 class _Keeper:

@@ -18,12 +18,14 @@ def load_agents(parts: Parts) -> tuple[int, list[Row]]:
         return changed, registry.rings(conn)
 
 
-def lessons(parts: Parts, codename: str, tenant: str | None, about: str, limit: int = 3) -> tuple[str, ...]:
-    """The lessons nearest to what a message is about: the agent's own first, then global ones, none of another tenant."""
+def lessons(
+    parts: Parts, codename: str, tenant: str | None, about: str, *, key: str, limit: int = 3
+) -> tuple[str, ...]:
+    """The lessons nearest to what message ``key`` is about: the agent's own first, then global ones, none of another tenant."""
     with parts.db.transaction() as conn:
         if not registry.scar_count(conn):
             return ()
-    embedded = parts.router.embed([about])
+    embedded = parts.router.embed([about], message_key=key)
     with parts.db.transaction() as conn:
         return tuple(registry.scars_for(conn, codename, tenant, embedded.model, embedded.vectors[0], limit))
 
@@ -37,10 +39,7 @@ def index_scars(parts: Parts) -> tuple[int, str]:
             batch = registry.scars_without_vector(conn, model, _BATCH)
         if not batch:
             return count, model
-        try:
-            vectors = parts.router.embed([scar["lesson"] for scar in batch]).vectors
-        finally:
-            parts.store_calls(None)
+        vectors = parts.router.embed([scar["lesson"] for scar in batch]).vectors
         with parts.db.transaction() as conn:
             for scar, vector in zip(batch, vectors, strict=True):
                 registry.store_vector(conn, scar, model, vector)

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
+
+from psycopg import sql
 
 from atlas_pipeline.model import Decision, ScanResult
-from atlas_pipeline.store.database import Connection
+from atlas_pipeline.store.database import Connection, Row
 from atlas_pipeline.text import clean_text
+
+# Codes of calls that nobody was paid for.
+_UNPAID = (
+    "provider_unreachable",
+    "provider_overloaded",
+    "provider_rate_limited",
+    "provider_access_refused",
+    "provider_url_or_model_unknown",
+)
 
 
 def add_scan(
@@ -74,12 +86,68 @@ def add_ai_call(
     tokens_in: int | None,
     tokens_out: int | None,
     milliseconds: int,
+    euros: float | None,
 ) -> None:
-    """One call of a provider, answered or not."""
+    """One call of a provider, answered or not; ``euros`` where its price is known."""
     conn.execute(
-        "insert into atlas.ai_calls (message_key, task, provider, model, code, tokens_in, tokens_out, milliseconds) "
-        "values (%s, %s, %s, %s, %s, %s, %s, %s)",
-        (key, task, provider, model, code, tokens_in, tokens_out, milliseconds),
+        "insert into atlas.ai_calls (message_key, task, provider, model, code, tokens_in, tokens_out, milliseconds, euros) "
+        "values (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        (key, task, provider, model, code, tokens_in, tokens_out, milliseconds, euros),
+    )
+
+
+def spent_since(conn: Connection, start: datetime) -> tuple[int, float]:
+    """Paid calls since a moment, and their price in euros as far as it is known."""
+    return _spent(conn, sql.SQL("at >= %s"), (start,))
+
+
+def spent_on(conn: Connection, key: str) -> tuple[int, float]:
+    """The same for one message, since an operator last put it back: that order is worth another budget."""
+    which = sql.SQL(
+        "message_key = %s and at > coalesce((select max(at) from atlas.audit_log "
+        "where message_key = %s and action = 'reprocess'), '-infinity')"
+    )
+    return _spent(conn, which, (key, key))
+
+
+def _spent(conn: Connection, which: sql.SQL, values: tuple[object, ...]) -> tuple[int, float]:
+    query = sql.SQL(
+        "select count(*) as calls, coalesce(sum(euros), 0) as euros from atlas.ai_calls "
+        "where provider <> 'local' and code <> all(%s) and "
+    )
+    row = conn.execute(query + which, (list(_UNPAID), *values)).fetchone()
+    return (int(row["calls"]), float(row["euros"])) if row else (0, 0.0)
+
+
+def add_correction(conn: Connection, key: str, intent: str, *, actor: str) -> None:
+    """What a person says the message asks for."""
+    conn.execute("insert into atlas.corrections (message_key, intent, actor) values (%s, %s, %s)", (key, intent, actor))
+
+
+def latest_corrections(conn: Connection, limit: int) -> list[Row]:
+    """``id``, ``message_key``, ``intent`` and ``raw`` of the newest correction of each message, the newest first."""
+    return conn.execute(
+        "select * from (select distinct on (c.message_key) c.id, c.message_key, c.intent, m.raw "
+        "from atlas.corrections c join atlas.messages m using (message_key) order by c.message_key, c.id desc) newest "
+        "order by id desc limit %s",
+        (limit,),
+    ).fetchall()
+
+
+def correction_vectors(conn: Connection, model: str, ids: list[int]) -> dict[int, list[float]]:
+    """The vectors of these corrections that this model has made already."""
+    rows = conn.execute(
+        "select correction_id, vector from atlas.correction_vectors where model = %s and correction_id = any(%s)",
+        (model, ids),
+    ).fetchall()
+    return {row["correction_id"]: list(row["vector"]) for row in rows}
+
+
+def store_correction_vector(conn: Connection, correction_id: int, model: str, vector: list[float]) -> None:
+    """Keep one; another process may have been first."""
+    conn.execute(
+        "insert into atlas.correction_vectors (correction_id, model, vector) values (%s, %s, %s) on conflict do nothing",
+        (correction_id, model, vector),
     )
 
 

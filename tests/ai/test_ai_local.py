@@ -24,7 +24,7 @@ def local() -> Local:
 
 def judge(local: Local, document: str) -> dict[str, object]:
     request = CompletionRequest("classification", "", "", document)
-    answer = json.loads(local.complete(request, model="tfidf-lr-1", timeout_seconds=1).content)
+    answer = json.loads(local.complete(request, model="e5-lr-2", timeout_seconds=1).content)
     assert isinstance(answer, dict)
     return answer
 
@@ -73,10 +73,10 @@ def test_the_reasoning_names_an_exemplar_and_vocabulary_but_no_word_only_the_mai
 
 
 def test_it_names_itself_and_refuses_other_tasks(local: Local) -> None:
-    done = local.complete(CompletionRequest("classification", "", "", "x"), model="tfidf-lr-1", timeout_seconds=1)
-    assert (done.provider, done.model, done.finish_reason) == ("local", "local/tfidf-lr-1", "stop")
+    done = local.complete(CompletionRequest("classification", "", "", "x"), model="e5-lr-2", timeout_seconds=1)
+    assert (done.provider, done.model, done.finish_reason) == ("local", "local/e5-lr-2", "stop")
     with pytest.raises(NotConfigured):
-        local.complete(CompletionRequest("draft", "", "write me a letter"), model="tfidf-lr-1", timeout_seconds=1)
+        local.complete(CompletionRequest("draft", "", "write me a letter"), model="e5-lr-2", timeout_seconds=1)
 
 
 def test_a_question_is_nearer_to_its_paraphrase_than_to_anything_else(local: Local) -> None:

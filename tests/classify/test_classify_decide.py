@@ -222,7 +222,7 @@ def test_the_local_provider_decides_a_clients_mail_end_to_end() -> None:
     )
     body = "Bonjour, pourriez-vous changer le numéro de téléphone affiché sur notre site ? Merci"
     decision = decide(replace(PLAIN, subject="Téléphone", body_text=body, tenant="client"), router)
-    assert (decision.intent, decision.model, decision.guards) == (Intent.RUN, "local/tfidf-lr-1", ())
+    assert (decision.intent, decision.model, decision.guards) == (Intent.RUN, "local/e5-lr-2", ())
     picture = replace(
         PLAIN, subject="", body_text="", ocr_text="Erreur 500 - Une erreur est survenue sur la page /contact"
     )

@@ -373,7 +373,7 @@ def test_without_a_key_the_local_model_serves_and_the_row_says_so(bench: Bench) 
     house.put(letter("Question", "Où sont les sauvegardes ? J'aimerais comprendre quels sont les risques.\n"))
     (key,) = house.discover()
     assert failures(house.intake([key])) == []
-    assert (house.state(key).model, house.model.asked) == ("local/tfidf-lr-1", [])
+    assert (house.state(key).model, house.model.asked) == ("local/e5-lr-2", [])
 
 
 def test_below_the_floor_a_mail_is_noise_and_below_the_threshold_uncertainty_is_audited(bench: Bench) -> None:
