@@ -203,6 +203,8 @@ class Tenant:
     deploy_command: tuple[str, ...] = ()
     default_routes: tuple[str, ...] = ("/",)
     version_route: str | None = None
+    # Which provider and model write this client's texts; read by ``ai.gateway.resolve_tenant_ai``.
+    ai_config: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

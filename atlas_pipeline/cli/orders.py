@@ -1,4 +1,7 @@
-"""Orders of an operator: ``spawn``, ``reprocess``, ``unblock``, ``rescan``, ``accept``, ``cancel``. Each is audited with who gave it."""
+"""Orders of an operator: ``spawn``, ``reprocess``, ``unblock``, ``rescan``, ``accept``, ``cancel``, ``correct``.
+
+Each is audited with who gave it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import click
 from atlas_pipeline.cli.common import actor, json_option, parts_now, print_json, print_table
 from atlas_pipeline.errors import Refused
 from atlas_pipeline.flow import operator, scanning, watching
-from atlas_pipeline.model import Verdict
+from atlas_pipeline.model import Intent, Verdict
 
 
 @click.command()
@@ -112,4 +115,15 @@ def _decision(verb: str, says: str) -> click.Command:
 accept = _decision("accept", "Accept the work record that a message became.")
 cancel = _decision("cancel", "Cancel the work record that a message became; calibration counts it as a refusal.")
 
-COMMANDS = [spawn, reprocess, unblock, rescan, accept, cancel]
+
+@click.command()
+@click.argument("key")
+@click.argument("intent", type=click.Choice([intent.value for intent in Intent]))
+def correct(key: str, intent: str) -> None:
+    """Say what a message really asks for; the classifiers learn from it. `reprocess` classifies the message again."""
+    with parts_now() as parts:
+        was = operator.correct(parts.db, key, Intent(intent), actor=actor())
+    click.echo(f"{key}: {was} corrected to {intent}")
+
+
+COMMANDS = [spawn, reprocess, unblock, rescan, accept, cancel, correct]

@@ -13,6 +13,7 @@ import click
 
 from atlas_pipeline.cli.common import json_option, parts_now, print_json, print_table
 from atlas_pipeline.errors import Refused
+from atlas_pipeline.flow.writing import PROVIDERS
 from atlas_pipeline.model import Tenant
 from atlas_pipeline.store import tenants as store
 
@@ -103,12 +104,18 @@ _ITEMS: dict[str, Callable[[str], object]] = {
     "repository": _REPOSITORY.fullmatch,
     "preprod_url": _URL.fullmatch,
 }
+_AI: dict[str, Callable[[object], bool]] = {
+    "provider": lambda name: name in PROVIDERS,
+    "model": lambda name: isinstance(name, str) and 0 < len(name) <= 100,
+}
 _LISTS = ("domains", "contacts", "zones", "deploy_command", "default_routes")
 
 
 def _fits(name: str, value: object) -> bool:
     if name in _LISTS:
         return isinstance(value, list) and all(isinstance(item, str) and _ITEMS[name](item) for item in value)
+    if name == "ai_config":
+        return isinstance(value, dict) and all(_AI.get(key) and _AI[key](item) for key, item in value.items())
     if name in ("active", "internal"):
         return isinstance(value, bool)
     if name == "slug":

@@ -1,11 +1,11 @@
-"""What a human may order: start over, unblock, decide a draft. Every order is audited with who gave it."""
+"""What a human may order: start over, unblock, decide a draft, correct a decision. Every order is audited with who gave it."""
 
 from __future__ import annotations
 
 from atlas_pipeline.errors import Refused
-from atlas_pipeline.model import Status
+from atlas_pipeline.model import Intent, Status
 from atlas_pipeline.spawn.select import SPAWN_INTENTS
-from atlas_pipeline.store import audit, claims, ledger, spawns, tracking, work
+from atlas_pipeline.store import audit, claims, ledger, spawns, tracking, verdicts, work
 from atlas_pipeline.store.database import Connection, Database
 
 _REOPENABLE = tuple(status for status in Status if status not in (Status.RECEIVED, Status.SPAWNING))
@@ -103,3 +103,17 @@ def decide_draft(db: Database, key: str, verb: str, *, actor: str) -> str:
     """``accept`` or ``cancel`` the message's work record; returns its table. Raises Refused("no_work_record")."""
     with db.transaction() as conn:
         return work.decide(conn, key, verb, actor=actor)
+
+
+def correct(db: Database, key: str, intent: Intent, *, actor: str) -> Intent | None:
+    """Store what a message really asks for; the classifiers learn it. Nothing else changes: ``reprocess`` acts on it.
+
+    Returns what the classifier had concluded. Raises Refused("no_decision") where it has not concluded anything yet.
+    """
+    with db.transaction() as conn:
+        state = tracking.get(conn, key)
+        if state is None or state.intent is None:
+            raise Refused("no_decision", key=key)
+        verdicts.add_correction(conn, key, intent.value, actor=actor)
+        audit.record(conn, key, "corrected", actor=actor, was=state.intent.value, intent=intent.value)
+    return state.intent

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from psycopg.types.json import Jsonb
+
 from atlas_pipeline.model import Tenant
 from atlas_pipeline.store.database import Connection, Row
+from atlas_pipeline.text import clean_json
 
-_COLUMNS = "slug, name, active, internal, domains, contacts, zones, repository, branch, preprod_url, deploy_command, default_routes, version_route"
+_COLUMNS = (
+    "slug, name, active, internal, domains, contacts, zones, repository, "
+    "branch, preprod_url, deploy_command, default_routes, version_route, ai_config"
+)
 
 
 def all_tenants(conn: Connection) -> list[Tenant]:
@@ -22,9 +28,10 @@ def get(conn: Connection, slug: str) -> Tenant | None:
 
 
 def upsert(conn: Connection, tenant: Tenant) -> None:
-    """Add or replace a tenant; its AI preferences stay as they are."""
+    """Add or replace a tenant."""
     values = {name: getattr(tenant, name) for name in _COLUMNS.split(", ")}
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    values["ai_config"] = Jsonb(clean_json(dict(tenant.ai_config)))
     names = list(values)
     updates = ", ".join(f"{name} = excluded.{name}" for name in names if name != "slug")
     marks = ", ".join(f"%({name})s" for name in names)

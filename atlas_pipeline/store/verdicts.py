@@ -152,8 +152,10 @@ def store_correction_vector(conn: Connection, correction_id: int, model: str, ve
 
 
 def add_draft(conn: Connection, key: str, *, author: str, body: str) -> None:
-    """A reply draft for a human; nothing ever sends it."""
-    conn.execute(
-        "insert into atlas.reply_drafts (message_key, author, body) values (%s, %s, %s)",
+    """A reply draft for a human; nothing ever sends it. The message's live question, if it has one, takes it up."""
+    row = conn.execute(
+        "insert into atlas.reply_drafts (message_key, author, body) values (%s, %s, %s) returning id",
         (key, author, clean_text(body)),
-    )
+    ).fetchone()
+    if row is not None:
+        conn.execute("update atlas.questions set draft_id = %s where live_key = %s", (row["id"], key))

@@ -27,6 +27,12 @@ def create(conn: Connection, key: str, *, table: str, title: str, tenant: str | 
     if row is None:
         raise Refused("work_record_missing", table=table)
     conn.execute("update atlas.inbox set work_id = %s where message_key = %s", (row["id"], key))
+    if table == "questions":  # a reply may have been prepared before, as when the message is taken in again
+        conn.execute(
+            "update atlas.questions set draft_id = coalesce(draft_id, "
+            "(select max(id) from atlas.reply_drafts where message_key = %s)) where id = %s",
+            (key, row["id"]),
+        )
     return int(row["id"])
 
 

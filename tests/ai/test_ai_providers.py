@@ -49,7 +49,7 @@ def result(content: object, stop: str | None = "end_turn", **more: object) -> Sc
     """The agent's last event."""
     usage = {"input_tokens": 41, "output_tokens": 7}
     event = {"type": "result", "subtype": "success", "is_error": False, "result": content, "stop_reason": stop}
-    named = {"modelUsage": {"claude-sonnet-4-6": {}}}
+    named: dict[str, object] = {"modelUsage": {"claude-sonnet-4-6": {}}}
     return Scripted(body=json.dumps({**event, "usage": usage, **named, **more}).encode())
 
 
@@ -335,7 +335,9 @@ def test_embeddings_come_back_in_the_order_of_the_texts(
     found = providers.embedding[name].embed(["a", "b"], model="emb", timeout_seconds=5)
     assert (found.model, found.vectors, found.tokens) == (f"{name}/emb", [[1.0, 0.0], [0.0, 1.0]], 12)
     assert ai_server.paths == ["/v1/embeddings"]
-    more = {"mistral": {}, "openai": {"encoding_format": "float"}, "voyage": {"truncation": True}}[name]
+    more: dict[str, object] = {"mistral": {}, "openai": {"encoding_format": "float"}, "voyage": {"truncation": True}}[
+        name
+    ]  # type: ignore[assignment]
     assert ai_server.asked[0] == {"model": "emb", "input": ["a", "b"], **more}
 
 

@@ -111,7 +111,10 @@ def is_killed_while_tesseract_reads(house: DagsterHouse, key: str) -> None:
 def times_out_at_the_model(house: DagsterHouse, key: str) -> None:
     """The request with the text in it is given up."""
     house.bench.model.script = [Scripted(delay=3, body=judged("question").body)]
-    with run_worker(house, key, ATLAS_CLASSIFICATION_TIMEOUT_SECONDS="0.5") as worker:
+    routing = house.bench.folder / "routing.yaml"
+    own = (ROOT / "atlas_pipeline" / "ai" / "routing.yaml").read_text()
+    routing.write_text(own.replace("timeout_seconds: 30\n    temperature", "timeout_seconds: 0.5\n    temperature"))
+    with run_worker(house, key, ATLAS_AI_ROUTING=str(routing)) as worker:
         assert worker.wait(timeout=120) == 0
     assert house.bench.status(key) is Status.RECEIVED
 
