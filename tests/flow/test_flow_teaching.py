@@ -62,7 +62,7 @@ def test_the_nearest_lessons_are_told_own_ones_first_and_none_of_another_tenant_
     teaching.index_scars(bench.parts)
     bench.model.script = [vectors((0, [1.0, 2.0]))]
     assert teaching.lessons(bench.parts, codename, SLUG, "about", key="k") == ("du client", "propre", "globale")
-    assert teaching.lessons(bench.parts, codename, None, "about", limit=1) == ("propre",)
+    assert teaching.lessons(bench.parts, codename, None, "about", key="k", limit=1) == ("propre",)
 
 
 def test_without_a_lesson_no_model_is_asked(bench: Bench) -> None:
