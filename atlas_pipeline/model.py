@@ -153,7 +153,8 @@ class ParsedMail:
 
     ``fingerprint`` is the sha256 (hex) over Date, From, Subject, Message-ID and the decoded parts, so that trace headers do
     not make one mail two. ``automatic`` names why a mail was written by a machine (``auto_submitted``, ``precedence``,
-    ``null_return_path``, ``report``, ``own_message``), or is None.
+    ``null_return_path``, ``report``, ``own_message``), or is None. ``texts`` are decoded leaves of the body that hold more than
+    text; ``read_whole`` is False where there are parts that were not reached.
     """
 
     message_id: str | None = field(repr=False)
@@ -171,6 +172,8 @@ class ParsedMail:
     automatic: str | None
     headers: dict[str, list[str]] = field(repr=False)
     remarks: tuple[str, ...] = ()
+    texts: tuple[bytes, ...] = field(default=(), repr=False)
+    read_whole: bool = True
 
 
 @dataclass(frozen=True)

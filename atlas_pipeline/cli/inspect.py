@@ -116,7 +116,7 @@ def _forward(forward: Forward) -> dict[str, Any]:
 
 def _add_scan(parts: Parts, raw: bytes, mail: ParsedMail, facts: dict[str, Any]) -> bool:
     try:
-        verdict = scan_mail(raw, mail.parts, parts.scanner)
+        verdict = scan_mail(raw, mail.parts, parts.scanner, texts=mail.texts, read_whole=mail.read_whole)
     except AtlasError as error:
         facts["error"] = error.code
         facts["scan"] = {"verdict": Verdict.ERROR.value, "signature": None, "code": error.code}
@@ -124,9 +124,13 @@ def _add_scan(parts: Parts, raw: bytes, mail: ParsedMail, facts: dict[str, Any])
     results = dict(verdict.parts)
     for part, row in zip(mail.parts, facts["attachments"], strict=True):
         row["verdict"] = results.get(part.index, ScanResult(Verdict.ERROR)).verdict.value
-    facts["scan"] = {"verdict": verdict.overall.value, "signature": verdict.raw.signature, "code": verdict.raw.code}
+    facts["scan"] = {
+        "verdict": verdict.overall.value,
+        "signature": verdict.reason.signature,
+        "code": verdict.reason.code,
+    }
     if verdict.overall is Verdict.ERROR:
-        facts["error"] = verdict.raw.code or "scan_error"
+        facts["error"] = verdict.reason.code or "scan_error"
     return verdict.overall is Verdict.CLEAN
 
 

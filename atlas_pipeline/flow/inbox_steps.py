@@ -98,7 +98,7 @@ def scan(parts: Parts, key: str, mail: ParsedMail) -> tuple[MailVerdict | None, 
         hashes = {raw_sha256, *(part.sha256 for part in mail.parts)}
         given_up = verdicts.failed_scans(conn, hashes, code_prefix=CONTENT_ERROR, at_least=parts.settings.scan_attempts)
     engine = scanning.engine(parts)
-    verdict = scan_mail(raw, mail.parts, parts.scanner, given_up=given_up)
+    verdict = scan_mail(raw, mail.parts, parts.scanner, texts=mail.texts, read_whole=mail.read_whole, given_up=given_up)
     with parts.db.transaction() as conn:
         scanning.store(conn, key, mail, raw_sha256, verdict, engine)
         if verdict.overall in (Verdict.INFECTED, Verdict.UNSCANNABLE):

@@ -95,7 +95,7 @@ def rescan(parts: Parts, since: datetime) -> Iterator[Rescanned]:
         if raw is None:  # a duplicate by now
             continue
         mail = parse(raw, own_message_id_domain=domain)
-        verdict = scan_mail(raw, mail.parts, parts.scanner)
+        verdict = scan_mail(raw, mail.parts, parts.scanner, texts=mail.texts, read_whole=mail.read_whole)
         raised = verdict.overall is Verdict.INFECTED and Verdict.INFECTED not in before
         with parts.db.transaction() as conn:
             store(conn, key, mail, hashlib.sha256(raw).hexdigest(), verdict, by)

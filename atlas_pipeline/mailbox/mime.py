@@ -6,7 +6,6 @@ Raises nothing but RecursionError, which ``parse.py`` answers. Not here: headers
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import io
 import quopri
@@ -33,12 +32,16 @@ _CLOSED_TYPES = {
     "application/x-pkcs7-mime": "smime",
     "application/pgp-encrypted": "pgp",
 }
+_NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _CALENDAR_LINE = re.compile(r"^(SUMMARY|DESCRIPTION|LOCATION|DTSTART|DTEND)(?:;[^:\r\n]*)?:(.*)$", re.MULTILINE)
 
 
 @dataclass
 class Content:
-    """What was found in a tree; ``payloads`` are all decoded leaves in order, for the fingerprint; ``inside``, winmail.dat files."""
+    """What was found in a tree; ``payloads`` are all decoded leaves in order, for the fingerprint; ``inside``, winmail.dat files.
+
+    ``texts`` are leaves that are read as body and hold bytes that no text has: the antivirus has to see them decoded.
+    """
 
     body_text: str = ""
     body_html: str | None = None
@@ -46,6 +49,7 @@ class Content:
     payloads: list[bytes] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     inside: list[Winmail] = field(default_factory=list)
+    texts: list[bytes] = field(default_factory=list)
 
 
 def read_content(raw: bytes, message: Mail, *, mails_deep: int = 0) -> Content:
@@ -62,10 +66,14 @@ def read_content(raw: bytes, message: Mail, *, mails_deep: int = 0) -> Content:
         if leaf.root and declared.startswith("multipart/") and sniff(payload, declared) == "text/plain":
             # No boundary was found in it: whatever the header says, a reader is shown this text.
             plain.append(_text(leaf.message, payload, content.remarks))
+            if _NO_TEXT.search(payload):
+                content.texts.append(payload)
             continue
         if declared in {"text/plain", "text/html"} and _is_own_text(leaf, name):
             text = _text(leaf.message, payload, content.remarks)
             (plain if declared == "text/plain" else html).append(text)
+            if _NO_TEXT.search(payload):
+                content.texts.append(payload)
             continue
         if declared == "text/calendar":
             calendar = calendar or _calendar_text(_text(leaf.message, payload, content.remarks))
@@ -152,6 +160,7 @@ def _add_parts_of_attached(content: Content, raw: bytes, mails_deep: int) -> Non
         return
     inner = read_content(raw, read(raw), mails_deep=mails_deep)
     content.remarks.extend(remark for remark in inner.remarks if not remark.startswith("body_"))
+    content.texts.extend(inner.texts)
     for part in inner.parts:
         content.parts.append(
             Part(
@@ -189,13 +198,24 @@ def _attached(leaf: Leaf, remarks: list[str]) -> bytes:
         return _rewritten(leaf.message, remarks)
     # RFC 2046 forbids it, and senders do it: an attached mail in base64 is no mail until it is decoded.
     if encoding == "base64":
-        try:
-            return base64.b64decode(raw)
-        except binascii.Error:
-            remarks.append("part_decode_defect")
-    elif encoding == "quoted-printable":
+        return _leniently(raw, remarks)
+    if encoding == "quoted-printable":
         return quopri.decodestring(raw)
     return raw
+
+
+_NO_BASE64 = re.compile(rb"[^A-Za-z0-9+/]+")
+
+
+def _leniently(raw: bytes, remarks: list[str]) -> bytes:
+    """Base64 as mail programs read it: what is no letter of it is passed over, and its end may be missing."""
+    letters = _NO_BASE64.sub(b"", raw.partition(b"=")[0])
+    whole = letters[: len(letters) - (len(letters) % 4 == 1)]  # one letter alone says nothing
+    if len(whole) % 4 or len(whole) != len(letters):
+        if not raw.rstrip().endswith(b"="):
+            remarks.append("part_decode_defect")
+        whole += b"=" * (-len(whole) % 4)
+    return base64.b64decode(whole)
 
 
 def _rewritten(message: Mail, remarks: list[str]) -> bytes:

@@ -60,6 +60,8 @@ def parse(raw: bytes, *, own_message_id_domain: str | None = None) -> ParsedMail
         automatic=_automatic(found, message_id, own_message_id_domain),
         headers=headers.as_dict(found),
         remarks=tuple(dict.fromkeys(filter(None, remarks))),
+        texts=tuple(content.texts),
+        read_whole=not _PARTIAL & set(remarks),
     )
 
 

@@ -3,7 +3,7 @@
 clamd opens archives too, and reports what it could not open only while its Alert settings are on; and two programs may see
 two different archives in the same bytes. So whatever some program could unpack is handed to the scanner by itself: the members
 that a zip's directory names, and those it hides; the beginning of a stream that breaks off. No name in an archive is ever
-looked at. Formats that are not opened here (7z, cab, iso) are left to clamd; those that neither can open are an objection.
+looked at. Formats that are not opened here (7z, cab, iso) are left to clamd; those known that neither opens are an objection.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import bz2
 import io
 import lzma
+import re
 import struct
 import zipfile
 import zlib
@@ -26,24 +27,34 @@ RATIO_MAX = 500  # of members above RATIO_FROM_BYTES: a blank picture of 80 KB i
 RATIO_FROM_BYTES = 1_048_576
 DIRECTORY_MAX_BYTES = 4_000_000  # every entry takes 46 bytes and becomes an object of about 500
 MEMORY_MAX_BYTES = 128_000_000  # what a stream may ask for as dictionary
+READ_MAX_BYTES = (
+    1_000_000_000  # packed bytes looked at, the same ones again included: blocks that hold nothing cost time too
+)
 
 _CHUNK = 1_048_576
 _INPUT = 65_536
 _LOCAL = b"PK\x03\x04"
+_GZIP, _OLD_GZIP = b"\x1f\x8b", b"\x1f\x9e"
 _END_OF_DIRECTORY = b"PK\x05\x06"
 _END_OF_DIRECTORY_REACH = 65_557  # its 22 bytes and the longest comment
 _ENCRYPTED, _SIZES_FOLLOW = 0x1, 0x8
 _STORED, _DEFLATED, _BZIPPED = 0, 8, 12
 _XZ = b"\xfd7zXZ\x00"
+# Methods of a zip's members that exist and are not opened here: what else stands there, no program would take for a member.
+_OTHER_METHODS = {1, 2, 3, 4, 5, 6, 9, 10, 14, 18, 19, 93, 94, 95, 96, 97, 98, 99}
 # Neither Python nor Debian's clamd opens these.
 _UNSUPPORTED = (
-    b"Rar!\x1a\x07",
     b"\x28\xb5\x2f\xfd",  # zstd
-    b"\x04\x22\x4d\x18",  # lz4
+    b"\x04\x22\x4d\x18",  # lz4, and below its older form
+    b"\x02\x21\x4c\x18",
     b"\x1f\x9d",  # compress
+    b"\x89LZO\x00\r\n\x1a\n",
     b"LZIP",
     b"LRZI",
+    b"\xed\xab\xee\xdb",  # rpm
 )
+_SKIPPED_FRAME = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # before zstd and lz4 alike
+_RAR, _RAR_REACH = b"Rar!\x1a\x07", 1_048_576  # behind a program that unpacks it
 _ACE = slice(7, 14)
 _OLE, _ENCRYPTED_PACKAGE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "EncryptedPackage".encode("utf-16-le")
 
@@ -58,6 +69,7 @@ class Limits:
 
     bytes_left: int = UNPACKED_MAX_BYTES
     members_left: int = MEMBERS_MAX
+    read_left: int = READ_MAX_BYTES
     objections: dict[str, None] = field(default_factory=dict)
 
     def object(self, code: str) -> None:
@@ -67,7 +79,7 @@ class Limits:
     @property
     def used_up(self) -> bool:
         """Whether nothing more may be unpacked; that is an objection."""
-        if self.bytes_left <= 0 or self.members_left <= 0:
+        if self.bytes_left <= 0 or self.members_left <= 0 or self.read_left <= 0:
             self.object("limits_exceeded")
             return True
         return False
@@ -77,7 +89,7 @@ def inside(content: bytes, limits: Limits, *, depth: int = 0) -> Iterator[bytes]
     """Yield what can be unpacked of the bytes, level by level; nothing where they are no archive. Never raises."""
     if content.startswith(_OLE) and _ENCRYPTED_PACKAGE in content:
         limits.object("encrypted")  # an Office document behind a password
-    if content.startswith(_UNSUPPORTED) or content[_ACE] == b"**ACE**":
+    if _is_unsupported(content):
         limits.object("archive_unsupported")
     for members in _openers(content):
         for member in members(content, limits):
@@ -93,6 +105,15 @@ def inside(content: bytes, limits: Limits, *, depth: int = 0) -> Iterator[bytes]
                 return
 
 
+def _is_unsupported(content: bytes) -> bool:
+    return (
+        content.startswith(_UNSUPPORTED)
+        or content[_ACE] == b"**ACE**"
+        or _SKIPPED_FRAME.match(content) is not None
+        or content.find(_RAR, 0, _RAR_REACH) >= 0
+    )
+
+
 Opener = Callable[[bytes, Limits], Iterator[bytes]]
 
 
@@ -101,14 +122,16 @@ def _openers(content: bytes) -> list[Opener]:
     found: list[Opener] = []
     if _LOCAL in content or _end_of_directory(content) >= 0:
         found.append(_zip)
-    if content[:2] == b"\x1f\x8b":
+    if content[:2] in (_GZIP, _OLD_GZIP):
         found.append(_gzip)
     if content[:3] == b"BZh":
         found.append(_bzip2)
     if content.startswith(_XZ) or _is_lzma(content[:13]):
         found.append(_xz)
-    if content[257:262] == b"ustar":
+    if next(_headers(content), None) is not None:
         found.append(_tar)
+    if content.startswith(_AR):
+        found.append(_ar)
     return found
 
 
@@ -188,10 +211,12 @@ def _by_directory(
 
 def _by_itself(content: bytes, at: int, limits: Limits) -> Iterator[bytes]:
     head = _local_header(content, at)
-    if head is None or head.method not in _METHODS:
+    if head is None or head.method not in _METHODS.keys() | _OTHER_METHODS:
         return
     limits.members_left -= 1
-    if head.flags & _ENCRYPTED:
+    if head.flags & _ENCRYPTED or head.method in _OTHER_METHODS:
+        if head.is_likely:
+            limits.object("encrypted" if head.flags & _ENCRYPTED else "archive_unsupported")
         return
     if head.method == _STORED and head.flags & _SIZES_FOLLOW:
         return  # it ends nobody knows where; its bytes lie open to the scan of the whole
@@ -207,13 +232,16 @@ class _LocalHeader:
     method: int
     packed: int
     data: int
+    is_likely: bool  # more of it than the four bytes looks like a header; a picture may hold those by chance
 
 
 def _local_header(content: bytes, at: int) -> _LocalHeader | None:
     if at < 0 or content[at : at + 4] != _LOCAL or at + 30 > len(content):
         return None
-    _, _, flags, method, _, _, _, packed, _, name, extra = struct.unpack_from("<4s5H3I2H", content, at)
-    return _LocalHeader(flags, method, packed, at + 30 + name + extra)
+    _, version, flags, method, _, _, _, packed, _, name, extra = struct.unpack_from("<4s5H3I2H", content, at)
+    data = at + 30 + name + extra
+    likely = version & 0xFF <= 63 and 0 < name <= 1024 and data <= len(content)
+    return _LocalHeader(flags, method, packed, data, likely)
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
@@ -235,6 +263,9 @@ def _zlib_stream(packed: memoryview, limits: Limits, wbits: int) -> tuple[bytes,
     out = _Counted(limits, len(packed))
     for start in range(0, len(packed), _INPUT):  # in pieces: zlib hands back a copy of all that it has not used yet
         waiting: bytes | memoryview = packed[start : start + _INPUT]
+        limits.read_left -= len(waiting)
+        if limits.used_up:
+            return out.taken, False, packed[:0]
         while not stream.eof:
             before = stream.copy()
             try:
@@ -253,13 +284,24 @@ def _zlib_stream(packed: memoryview, limits: Limits, wbits: int) -> tuple[bytes,
 
 
 def _up_to_the_fault(stream: zlib._Decompress, waiting: bytes | memoryview, out: _Counted) -> None:
-    """Take what other programs would have written before they noticed; zlib throws it away with the error."""
-    try:
-        for at in range(len(waiting)):
-            if not out.take(stream.decompress(waiting[at : at + 1])):
+    """Take what other programs would have written before they noticed; zlib throws it away with the error.
+
+    By halves: each step keeps the longer beginning that still goes well.
+    """
+    at, size = 0, len(waiting)
+    while size:
+        half = (size + 1) // 2
+        trial = stream.copy()
+        try:
+            piece = trial.decompress(waiting[at : at + half])
+        except zlib.error:
+            if size == 1:
                 return
-    except zlib.error:
-        return
+            size = half
+            continue
+        if not out.take(piece) or trial.eof:
+            return
+        stream, at, size = trial, at + half, size - half
 
 
 class _Counted:
@@ -291,6 +333,9 @@ def _unpacked(
     out = _Counted(limits, len(packed))
     for start in range(0, len(packed), _INPUT):
         waiting: bytes | memoryview = packed[start : start + _INPUT]
+        limits.read_left -= len(waiting)
+        if limits.used_up:
+            return out.taken, False, packed[:0]
         while not stream.eof:
             try:
                 piece = stream.decompress(waiting, _CHUNK)
@@ -318,12 +363,16 @@ _METHODS = {_STORED: _stored, _DEFLATED: _inflated, _BZIPPED: _bunzipped}
 
 def _gzip(content: bytes, limits: Limits) -> Iterator[bytes]:
     rest = memoryview(content)
-    while bytes(rest[:2]) == b"\x1f\x8b":
+    while (magic := bytes(rest[:2])) in (_GZIP, _OLD_GZIP):
+        if magic == _OLD_GZIP:  # the same format in everything else
+            rest = memoryview(_GZIP + bytes(rest[2:]))
         member, whole, rest = _zlib_stream(rest, limits, 31)
         if not whole:
             limits.object("archive_damaged")
         if member:
             yield member
+        rest = _without_padding(rest)
+    yield from _left_over(rest)
 
 
 def _bzip2(content: bytes, limits: Limits) -> Iterator[bytes]:
@@ -334,6 +383,21 @@ def _bzip2(content: bytes, limits: Limits) -> Iterator[bytes]:
             limits.object("archive_damaged")
         if member:
             yield member
+        rest = _without_padding(rest)
+    yield from _left_over(rest)
+
+
+def _without_padding(rest: memoryview) -> memoryview:
+    """What follows the zeros that some programs fill up with and others step over."""
+    filled = next((at for at in range(0, len(rest), _INPUT) if any(rest[at : at + _INPUT])), len(rest))
+    here = bytes(rest[filled : filled + _INPUT])
+    return rest[filled + len(here) - len(here.lstrip(b"\0")) :]
+
+
+def _left_over(rest: memoryview) -> Iterator[bytes]:
+    """What stands behind the last stream: some programs stop there, others go on."""
+    if rest:
+        yield bytes(rest)
 
 
 def _is_lzma(head: bytes) -> bool:
@@ -355,8 +419,8 @@ def _xz(content: bytes, limits: Limits) -> Iterator[bytes]:
             limits.object("archive_damaged")
         if member:
             yield member
-        while bytes(rest[:4]) == bytes(4):  # padding between streams
-            rest = rest[4:]
+        rest = _without_padding(rest)
+    yield from _left_over(rest)
 
 
 # --- tar --------------------------------------------------------------------------------------------------------------
@@ -364,27 +428,40 @@ def _xz(content: bytes, limits: Limits) -> Iterator[bytes]:
 _BLOCK = 512
 
 
+_SUM = slice(148, 156)
+_SUM_WRITTEN = re.compile(rb"[ 0]*[0-7]{1,7}[ \0]{0,2}")
+_MAGIC, _MAGIC_AT = b"ustar", 257
+
+
 def _tar(content: bytes, limits: Limits) -> Iterator[bytes]:
-    """Each block that looks like a header begins a member: programs that skip a damaged one go on at the next."""
-    at = content.find(b"ustar", 257)
-    while at >= 0:
-        start = at - 257
-        if start % _BLOCK == 0:
-            if not _is_header(content[start : start + _BLOCK]):
+    """Each block that is a header begins a member: programs that skip a damaged one go on at the next."""
+    named = content[_MAGIC_AT:].startswith(_MAGIC)
+    for start in _headers(content):
+        if named and not _is_header(content[start : start + _BLOCK]):
+            limits.object("archive_damaged")
+        size = _octal(content[start + 124 : start + 136])
+        if size is None or start + _BLOCK + size > len(content):
+            if named:
                 limits.object("archive_damaged")
-            size = _octal(content[start + 124 : start + 136])
-            if size is None or start + _BLOCK + size > len(content):
-                limits.object("archive_damaged")
-                size = len(content)
-            if size:
-                yield content[start + _BLOCK : start + _BLOCK + size]
-                limits.bytes_left -= min(size, len(content))
-        at = content.find(b"ustar", at + 1)
+            size = len(content)
+        if size:
+            yield content[start + _BLOCK : start + _BLOCK + size]
+            limits.bytes_left -= min(size, len(content))
+
+
+def _headers(content: bytes) -> Iterator[int]:
+    """Where the blocks begin that are headers: by their magic, or by their checksum, which is all the oldest ones have."""
+    for start in range(0, len(content) - _BLOCK + 1, _BLOCK):
+        if content.startswith(_MAGIC, start + _MAGIC_AT) or (
+            _SUM_WRITTEN.fullmatch(content, start + _SUM.start, start + _SUM.stop)
+            and _is_header(content[start : start + _BLOCK])
+        ):
+            yield start
 
 
 def _is_header(block: bytes) -> bool:
-    stated = _octal(block[148:156])
-    return stated == sum(block[:148]) + 8 * 32 + sum(block[156:])
+    stated = _octal(block[_SUM])
+    return stated == sum(block[: _SUM.start]) + 8 * 32 + sum(block[_SUM.stop :])
 
 
 def _octal(digits: bytes) -> int | None:
@@ -394,3 +471,23 @@ def _octal(digits: bytes) -> int | None:
         return int(digits.strip(b" \0") or b"0", 8)
     except ValueError:
         return None
+
+
+# --- ar, and so Debian's packages -------------------------------------------------------------------------------------
+
+_AR, _AR_HEAD, _AR_END = b"!<arch>\n", 60, b"`\n"
+
+
+def _ar(content: bytes, limits: Limits) -> Iterator[bytes]:
+    at = len(_AR)
+    while at < len(content):
+        head = content[at : at + _AR_HEAD]
+        size = head[48:58].strip()
+        start = at + _AR_HEAD
+        if head[58:60] != _AR_END or not size.isdigit() or start + int(size) > len(content):
+            limits.object("archive_damaged")
+            yield content[start:]
+            return
+        limits.bytes_left -= int(size)
+        yield content[start : start + int(size)]
+        at = start + int(size) + int(size) % 2

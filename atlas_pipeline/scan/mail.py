@@ -21,6 +21,11 @@ class MailVerdict:
     raw: ScanResult
     parts: tuple[tuple[int, ScanResult], ...]
 
+    @property
+    def reason(self) -> ScanResult:
+        """The result that ``overall`` comes from, the raw mail's if it is one of them."""
+        return next(result for result in (self.raw, *(one for _, one in self.parts)) if result.verdict is self.overall)
+
 
 # What the scanner answers because of the very bytes, or because it is in trouble: which, a probe tells.
 _NO_ANSWER = {
@@ -35,15 +40,28 @@ _PROBE = b"Is anybody there?\n"
 
 
 def scan_mail(
-    raw: bytes, parts: Sequence[Part], scanner: Scanner, *, given_up: Collection[str] = frozenset()
+    raw: bytes,
+    parts: Sequence[Part],
+    scanner: Scanner,
+    *,
+    texts: Sequence[bytes] = (),
+    read_whole: bool = True,
+    given_up: Collection[str] = frozenset(),
 ) -> MailVerdict:
     """Scan the mail as it came and each decoded part, since the scanner and our parser may decode differently.
 
     After the first ``error`` the scanner is left alone and the rest counts as ``not_asked``: the mail is held anyway,
     and a scanner that is down would cost its time-out once a part. Equal parts are asked about once. What ``given_up``
-    names by sha256 (hex) is unscannable without being asked about: each try leaves one more endless scan in clamd.
+    names by sha256 (hex) is unscannable without being asked about: each try leaves one more endless scan in clamd. ``texts`` are
+    decoded bodies that hold more than text; their verdict counts as the raw mail's. A mail whose parts were not all found
+    (``read_whole`` False) is at best unscannable: nobody looked at the others.
     """
     whole = _bounded(raw, scanner, given_up, scanner.scan)
+    for text in texts:
+        if whole.verdict is Verdict.CLEAN:
+            whole = _bounded(text, scanner, given_up, lambda content: scan_bytes(content, scanner))
+    if whole.verdict is Verdict.CLEAN and not read_whole:
+        whole = replace(whole, verdict=Verdict.UNSCANNABLE, code="mail_not_read_whole")
     answers: dict[bytes, ScanResult] = {}
     failed = whole.verdict is Verdict.ERROR
     results = []

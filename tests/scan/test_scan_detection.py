@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import random
+import struct
 import zipfile
 from base64 import b85decode
 from email.message import EmailMessage
@@ -75,6 +77,32 @@ def hidden(content: bytes) -> bytes:
     return inner[: inner.index(b"PK\x01\x02")] + zipped({"seen.txt": b"harmless"})
 
 
+def headless(archive: bytes) -> bytes:
+    """The members of a zip without its directory."""
+    return archive[: archive.rindex(b"PK\x01\x02")]
+
+
+def ar_member(content: bytes) -> bytes:
+    """One member of an ar archive, as ``dpkg-deb`` writes them."""
+    head = (
+        b"a.gz/".ljust(16)
+        + b"0".ljust(12)
+        + b"0".ljust(6) * 2
+        + b"100644".ljust(8)
+        + str(len(content)).encode().ljust(10)
+    )
+    return head + b"`\n" + content + b"\n" * (len(content) % 2)
+
+
+def oldest(tar: bytes) -> bytes:
+    """The same tar with headers as they were before the magic: a checksum is all they have."""
+    head = bytearray(tar[:512])
+    head[257:265] = bytes(8)
+    head[148:156] = b" " * 8
+    head[148:156] = b"%06o\0 " % sum(head)
+    return bytes(head) + tar[512:]
+
+
 def blank_picture() -> bytes:
     """Highly compressible and honest: 76 KB of zip for a picture of 12 MB would be a bomb, this is 160 times smaller."""
     return zipped({"word/media/blank.bmp": b"BM" + bytes(900_000), "word/document.xml": b"<w/>" * 50})
@@ -123,6 +151,21 @@ ROWS: list[tuple[str, bytes, Verdict, str | None]] = [
     ("size that lies, too large", lying(zipped({"a": b"text" * 50}), size=100_000), UNSCANNABLE, "archive_damaged"),
     ("rar", b"Rar!\x1a\x07\x01\x00" + bytes(60), UNSCANNABLE, "archive_unsupported"),
     ("zstd", b"\x28\xb5\x2f\xfd" + bytes(60), UNSCANNABLE, "archive_unsupported"),
+    ("zstd behind a frame to be skipped", b"\x5a\x2a\x4d\x18" + bytes(4) + b"\x28\xb5\x2f\xfd" + bytes(60), UNSCANNABLE, "archive_unsupported"),
+    ("lz4, old form", b"\x02\x21\x4c\x18" + bytes(60), UNSCANNABLE, "archive_unsupported"),
+    ("rar behind a program", b"MZ" + bytes(3000) + b"Rar!\x1a\x07\x00" + bytes(60), UNSCANNABLE, "archive_unsupported"),
+    ("rpm", b"\xed\xab\xee\xdb" + bytes(90), UNSCANNABLE, "archive_unsupported"),
+    ("gz, old magic", b"\x1f\x9e" + gzip.compress(eicar())[2:], INFECTED, None),
+    ("gz behind a gz and zeros", gzip.compress(b"x") + bytes(512) + gzip.compress(eicar()), INFECTED, None),
+    ("gz behind a bz2", bz2.compress(b"x") + gzip.compress(eicar()), INFECTED, None),
+    ("gz in an ar", b"!<arch>\n" + ar_member(b"x") + ar_member(gzip.compress(eicar())), INFECTED, None),
+    ("ar cut off", (b"!<arch>\n" + ar_member(gzip.compress(random.Random(1).randbytes(400))))[:300], UNSCANNABLE, "archive_damaged"),
+    ("gz in a tar behind a block of junk", b"\x01" * 512 + tarred({"a": gzip.compress(eicar())}), INFECTED, None),
+    ("gz in a tar of the oldest kind, behind junk", b"\x01" * 512 + oldest(tarred({"a": gzip.compress(eicar())})), INFECTED, None),
+    ("lzma zip", zipped({"a": eicar() * 3}, zipfile.ZIP_LZMA), UNSCANNABLE, "archive_unsupported"),
+    ("lzma zip, no directory, marker before", b"PK00" + headless(zipped({"a": eicar() * 3}, zipfile.ZIP_LZMA)), UNSCANNABLE, "archive_unsupported"),
+    ("closed zip, no directory, in a picture", b"\x89PNG\r\n\x1a\n" + headless(encrypted(zipped({"a": b"payroll"}))), UNSCANNABLE, "encrypted"),
+    ("four bytes of a zip by chance", b"\xff\xd8\xff" + bytes(300) + b"PK\x03\x04" + random.Random(3).randbytes(400), CLEAN, None),
 ]  # fmt: skip
 
 
@@ -149,6 +192,26 @@ class Blind:
 def test_our_own_look_finds_what_lies_in_each_kind_of_archive(kind: str) -> None:
     archive = planted(eicar(), random.Random(3))[kind]
     assert scan_bytes(archive, Blind()).verdict is INFECTED
+
+
+def test_blocks_that_hold_nothing_are_counted_too() -> None:
+    """Thousands of members that point at one long stream of empty blocks: hours of work for no byte."""
+    stream = b"\x00\x00\x00\xff\xff" * 400_000
+    heads = [
+        b"PK\x03\x04" + struct.pack("<5H3I2H", 20, 0, 8, 0, 0, 0, 0, 0, 1, 31 * behind) + b"a"
+        for behind in range(2_000)
+    ]
+    limits = Limits()
+    list(inside(b"".join(reversed(heads)) + stream, limits))
+    assert "limits_exceeded" in limits.objections
+
+
+def test_a_fault_in_a_stream_costs_a_few_steps_and_loses_nothing() -> None:
+    """What a program writes before it notices is seen, also where the fault stands deep inside a piece."""
+    packed = bytearray(gzip.compress(random.Random(5).randbytes(40_000) + eicar() + random.Random(6).randbytes(20_000)))
+    packed[50_000:50_010] = b"\xff" * 10
+    limits = Limits()
+    assert any(eicar() in member for member in inside(bytes(packed), limits))
 
 
 def test_unpacking_is_counted_while_it_is_done() -> None:

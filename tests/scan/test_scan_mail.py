@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import zipfile
 from email.message import EmailMessage
@@ -13,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atlas_pipeline.embedded.clamd import eicar
+from atlas_pipeline.mailbox.parse import parse
 from atlas_pipeline.model import Part, ScanResult, Verdict
 from atlas_pipeline.scan.archive import DIRECTORY_MAX_BYTES, MEMBERS_MAX, Limits, inside
 from atlas_pipeline.scan.client import ClamdClient
-from atlas_pipeline.scan.mail import scan_mail
+from atlas_pipeline.scan.mail import MailVerdict, scan_mail
 from tests.scan_archives import zipped
 
 
@@ -172,3 +174,53 @@ def test_no_bytes_make_the_look_at_a_zip_raise(data: st.DataObject) -> None:
         archive[data.draw(st.integers(0, len(archive) - 1))] = data.draw(st.integers(0, 255))
     zip_objection(bytes(archive[: data.draw(st.integers(0, len(archive)))]))
     zip_objection(b"PK\x05\x06" + data.draw(st.binary(max_size=100)))
+
+
+def mime(*leaves: bytes) -> bytes:
+    """A multipart of these leaves as they stand."""
+    head = b"Subject: x\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=B\n\n"
+    return head + b"".join(b"--B\n" + leaf + b"\n" for leaf in leaves) + b"--B--\n"
+
+
+LZMA_ZIP = zipped({"a.com": eicar() * 3}, zipfile.ZIP_LZMA)
+ATTACHED = (
+    b"Content-Type: application/octet-stream; name=a\nContent-Transfer-Encoding: base64\n\n"
+    + base64.encodebytes(LZMA_ZIP)
+)
+AS_TEXT = b"Content-Type: text/plain\nContent-Transfer-Encoding: base64\n\n" + base64.encodebytes(LZMA_ZIP)
+
+
+def scanned(raw: bytes, client: ClamdClient) -> MailVerdict:
+    """As the pipeline scans it."""
+    parsed = parse(raw)
+    return scan_mail(raw, parsed.parts, client, texts=parsed.texts, read_whole=parsed.read_whole)
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (mime(ATTACHED), "archive_unsupported"),
+        (mime(*[b"Content-Type: text/plain\n\nx"] * 505, ATTACHED), "mail_not_read_whole"),
+        (mime(b"Content-Type: text/plain\n\nhi", AS_TEXT), "archive_unsupported"),
+        (mime(b"Content-Type: message/rfc822\n\n" + mime(AS_TEXT)), "archive_unsupported"),
+        (
+            mime(
+                b"Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n"
+                + base64.encodebytes(mime(ATTACHED) + b"..").rstrip(b"=\n")
+            ),
+            "archive_unsupported",
+        ),
+    ],
+    ids=["attached", "behind 505 parts", "as text", "as text in a mail", "in a mail in base64 that lacks its end"],
+)
+def test_what_our_own_look_alone_can_object_to_is_found_wherever_it_lies(
+    clamd_client: ClamdClient, raw: bytes, code: str
+) -> None:
+    verdict = scanned(raw, clamd_client)
+    assert (verdict.overall, verdict.reason.code) == (Verdict.UNSCANNABLE, code)
+
+
+def test_a_text_in_utf_16_is_a_text(clamd_client: ClamdClient) -> None:
+    text = base64.encodebytes("Bonjour à tous".encode("utf-16"))
+    leaf = b"Content-Type: text/plain; charset=utf-16\nContent-Transfer-Encoding: base64\n\n" + text
+    assert scanned(mime(leaf), clamd_client).overall is Verdict.CLEAN
