@@ -48,6 +48,7 @@ from tests.fixtures_release import wait_until
 from tests.fixtures_services import CLAMD_STREAM_MAX_BYTES
 
 ROOT = Path(atlas_pipeline.__file__).parent.parent
+ROUTING = (ROOT / "atlas_pipeline" / "ai" / "routing.yaml").read_text("utf-8")
 AUTHSERV = "mx.atelier-rivage.example"
 FOUNDER = "lea.martin@atelier-rivage.example"
 TEAM_INBOX = "equipe@atelier-rivage.example"
@@ -387,6 +388,9 @@ def conn(database_url: str) -> Iterator[psycopg.Connection[Row]]:
 def bench(tmp_path: Path, database_url: str, clamd: str, ai_server: ScriptedServer) -> Iterator[Bench]:
     """A house on a Maildir, with the demo's tenant (nobody serves its site: see ``site``) and the stand-in agent."""
     tenant = ensure_demo_tenant(tmp_path / "tenant", 9)
+    routing = tmp_path / "routing.yaml"
+    # One question at a time: the scripted model's answers then belong to the mails in their order.
+    routing.write_text(ROUTING.replace("at_once: {mistral: 8", "at_once: {mistral: 1"))
     values = {
         "home": tmp_path / "home",
         "maildir": tmp_path / "maildir",
@@ -400,6 +404,7 @@ def bench(tmp_path: Path, database_url: str, clamd: str, ai_server: ScriptedServ
         "clamd_stream_max_bytes": CLAMD_STREAM_MAX_BYTES,
         "MISTRAL_API_KEY": "test-key-not-a-secret",
         "mistral_url": ai_server.url,
+        "ai_routing": routing,
         "agent_bin": program(),
         "qa_timeout_seconds": 10.0,
     }

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from atlas_pipeline.ai.intent_model import digest, exemplars, features, gist, learn, probabilities
+from atlas_pipeline.ai.intent_model import digest, exemplars, gist, learn, probabilities
 from atlas_pipeline.ai.local import Local
 
 FOLDS = 10
@@ -60,12 +60,9 @@ def validate(texts: Sequence[str], vectors: Any, intents: Sequence[str]) -> Vali
     classes = tuple(sorted(set(intents)))
     truth = np.array([classes.index(intent) for intent in intents])
     scores = np.zeros((len(texts), len(classes)))
-    for learned, asked in GroupKFold(FOLDS).split(texts, truth, groups_of(vectors)):
-        vectoriser, centre, classifier = learn(
-            [texts[i] for i in learned], vectors[learned], [intents[i] for i in learned]
-        )
-        rows = features(vectoriser, centre, [texts[i] for i in asked], vectors[asked])
-        scores[asked] = classifier.decision_function(rows)
+    for known, asked in GroupKFold(FOLDS).split(texts, truth, groups_of(vectors)):
+        learned = learn([texts[i] for i in known], vectors[known], [intents[i] for i in known])
+        scores[asked] = learned.scores(learned.features([texts[i] for i in asked], vectors[asked]))
 
     def surprise(temperature: float) -> float:
         return float(-np.log(probabilities(scores, temperature)[np.arange(len(truth)), truth] + 1e-12).mean())

@@ -1,12 +1,13 @@
 """What intake does to one stored message: understand, scan, read its pictures, classify. One transaction a step.
 
-The text of pictures lives in a local variable of ``steps`` and nowhere else.
+The text of pictures lives from ``prepare`` to ``classification`` in one value in memory, and nowhere else.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Generator
+from dataclasses import dataclass, replace
 
 from atlas_pipeline.classify.decide import classify
 from atlas_pipeline.classify.document import document_of
@@ -32,17 +33,26 @@ LOGO_BYTES = 15_000
 _TEAM = (TrustLevel.FOUNDER, TrustLevel.TEAM)
 
 
-def steps(parts: Parts, key: str, known: Understood | None = None) -> Iterator[StageDone]:
-    """The four stages of one message in ``received``; ``known`` is what was understood of it in this run already.
+@dataclass(frozen=True)
+class Ready:
+    """A message that only a model's judgement is missing of. Its pictures' text lives here and nowhere else."""
 
-    Raises coded errors; the caller settles what they mean.
+    mail: ParsedMail
+    trust: Trust
+    text: OcrText
+
+
+def prepare(parts: Parts, key: str, known: Understood | None = None) -> Generator[StageDone, None, Ready | None]:
+    """The stages before classification of one message in ``received``; ``known`` is what was understood of it already.
+
+    Returns what is to be classified, or None where the message ends here. Raises coded errors; the caller settles what they mean.
     """
     found = known or understand(parts, key)
     mail, judged = found.mail, found.trust
     if found.original is not None:
         for stage in ("raw_message", "scan_verdict", "ocr_text", "classification"):
             yield StageDone(stage, key, Outcome.DUPLICATE)
-        return
+        return None
     yield StageDone(
         "raw_message",
         key,
@@ -62,15 +72,21 @@ def steps(parts: Parts, key: str, known: Understood | None = None) -> Iterator[S
     if blocked:
         yield StageDone("ocr_text", key, Outcome.BLOCKED)
         yield StageDone("classification", key, Outcome.BLOCKED)
-        return
+        return None
 
     text, images = read(parts, key, mail)
     yield StageDone(
         "ocr_text", key, Outcome.DONE if images else Outcome.NOT_NEEDED, {"images": images, "characters": len(text)}
     )
+    # Many may wait for their turn: what was attached is not needed any more.
+    light = tuple(replace(part, content=b"") for part in mail.parts)
+    return Ready(replace(mail, parts=light, texts=()), judged, text)
 
-    decision = decide(parts, key, mail, judged, text)
-    yield StageDone(
+
+def classification(parts: Parts, key: str, ready: Ready) -> StageDone:
+    """The last stage. Safe to run beside those of other messages. Raises what the provider layer raises."""
+    decision = decide(parts, key, ready.mail, ready.trust, ready.text)
+    return StageDone(
         "classification",
         key,
         Outcome.DONE,

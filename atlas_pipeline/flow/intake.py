@@ -1,13 +1,17 @@
 """One range of messages, from the ledger to a decision: fetch, understand, scan, read pictures, classify.
 
 Each message is worked on inside a try of its own: one that fails is noted, and the others go on. What a step does to one
-message stands in ``inbox_steps``.
+message stands in ``inbox_steps``. Models are asked about several messages side by side, as many as the routing file allows; the
+rest is done one message after the other, and reports come in the range's order.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from atlas_pipeline.errors import AtlasError, InvalidAnswer, PoisonMessage, Refused, place_of
@@ -23,6 +27,7 @@ log = logging.getLogger(__name__)
 
 MAX_STARTS = 2
 _AT_HAND_BYTES = 64_000_000
+_AHEAD = 3  # messages begun for each that a model may be asked about: the others wait for their turn, in memory
 # SQLSTATE classes that are about the values given: data exceptions, and limits of rows and indexes.
 _DATA_REFUSED = ("22", "54")
 
@@ -42,13 +47,26 @@ def run(parts: Parts, keys: Sequence[str], *, run_id: str, redo: bool = False) -
     mine = set(leased)
     known = AtHand(parts, run_id)
     fetch_failed = fetching.fetch(parts, leased, known.take)
-    for key in keys:
-        if key not in mine:
-            yield from _same(key, Outcome.WAITING)
-        elif key in fetch_failed:
-            yield from _not_fetched(parts, key, fetch_failed[key], run_id=run_id)
-        else:
-            yield from _one(parts, key, run_id=run_id, known=known.found.pop(key, None))
+    room = _room(parts)
+    pool = ThreadPoolExecutor(room, thread_name_prefix="classification")
+    open_ones: deque[_Message] = deque()
+    try:
+        for key in keys:
+            one = _Message(parts, key, run_id)
+            if key not in mine:
+                one.reports += _same(key, Outcome.WAITING)
+            elif key in fetch_failed:
+                one.reports += _not_fetched(parts, key, fetch_failed[key], run_id=run_id)
+            else:
+                one.begin(known.found.pop(key, None), pool)
+            open_ones.append(one)
+            # With one place there is nothing to gain from going ahead; with more, a full house of them may wait.
+            while open_ones and (open_ones[0].is_over or room == 1 or len(open_ones) > _AHEAD * room):
+                yield from open_ones.popleft().end()
+        while open_ones:
+            yield from open_ones.popleft().end()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass
@@ -86,42 +104,102 @@ def _not_fetched(parts: Parts, key: str, code: str, *, run_id: str) -> Iterator[
     yield from _same(key, Outcome.WAITING, INBOX_STAGES[1:])
 
 
-def _one(parts: Parts, key: str, *, run_id: str, known: Understood | None) -> Iterator[Report]:
-    """One message whose bytes are stored (or that has none of its own)."""
-    with parts.db.transaction() as conn:
-        found = ledger.rows(conn, [key])
-        finished = _finished(found[0], tracking.get(conn, key)) if found else Outcome.GONE
-        if finished is None:
-            tries = claims.begin(conn, key, run_id=run_id, stage="intake", seconds=parts.settings.claim_seconds)
-            if not tries:  # the lease ran out while earlier messages were worked on, and another run has the message
-                finished = Outcome.WAITING
-        else:
-            claims.release(conn, [key], run_id=run_id)
-    if finished is not None:
-        yield from _same(key, finished)
-        return
-    reached = 0
+def _room(parts: Parts) -> int:
+    """How many messages a model may be asked about at once. Where no router can be had, each message says so itself."""
     try:
-        _refuse_poison(tries)
-        for report in inbox_steps.steps(parts, key, known):
-            reached = INBOX_STAGES.index(report.stage) + 1
-            yield report
-    except AtlasError as error:
-        yield from _failed(parts, key, error, reached, run_id=run_id)
-    except Exception as error:  # noqa: BLE001  # one message's unforeseen fault must leave the others alone; its text may quote the mail
-        code = f"unexpected_{type(error).__name__}"
-        with parts.db.transaction() as conn:
-            # The try stays counted: a mail that always fails this way is set aside after MAX_STARTS.
-            claims.expire(conn, key, run_id=run_id)
-            audit.record(
-                conn, key, "intake_error", actor="intake", stage=INBOX_STAGES[reached], code=code, where=place_of(error)
-            )
-        yield StageFailed(INBOX_STAGES[reached], key, code)
-        yield from _same(key, Outcome.WAITING, INBOX_STAGES[reached + 1 :])
-    else:
-        with parts.db.transaction() as conn:
-            ledger.settled(conn, key)
-            claims.release(conn, [key], run_id=run_id)
+        return parts.router.at_once
+    except AtlasError:
+        return 1
+
+
+@dataclass
+class _Message:
+    """One message whose bytes are stored (or that has none of its own), on its way through the stages."""
+
+    parts: Parts
+    key: str
+    run_id: str
+    reports: list[Report] = field(default_factory=list)
+    reached: int = 0
+    judging: Future[StageDone] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether ``end`` would wait for nothing."""
+        return self.judging is None or self.judging.done()
+
+    def begin(self, known: Understood | None, pool: ThreadPoolExecutor) -> None:
+        """Everything before the model, which is then asked in ``pool``."""
+        finished, tries = self._claim()
+        if finished is not None:
+            self.reports += _same(self.key, finished)
+            return
+        with self._settled():
+            _refuse_poison(tries)
+            ready = self._prepare(known)
+            if ready is not None:
+                with self.parts.db.transaction() as conn:
+                    # What can end a whole process is behind it: a kill while its model is asked is not its doing.
+                    claims.end_together(conn, [self.key], run_id=self.run_id)
+                self.judging = pool.submit(inbox_steps.classification, self.parts, self.key, ready)
+
+    def end(self) -> list[Report]:
+        """Wait for the model if it was asked; all reports, in the stages' order."""
+        if self.judging is not None:
+            judging, self.judging = self.judging, None
+            with self._settled():
+                self.reports.append(judging.result())
+        return self.reports
+
+    def _claim(self) -> tuple[Outcome | None, int]:
+        """What the tables say of a message that needs no work, or None and its tries."""
+        key = self.key
+        with self.parts.db.transaction() as conn:
+            found = ledger.rows(conn, [key])
+            finished = _finished(found[0], tracking.get(conn, key)) if found else Outcome.GONE
+            if finished is not None:
+                claims.release(conn, [key], run_id=self.run_id)
+                return finished, 0
+            seconds = self.parts.settings.claim_seconds
+            tries = claims.begin(conn, key, run_id=self.run_id, stage="intake", seconds=seconds)
+        # 0: the lease ran out while earlier messages were worked on, and another run has the message.
+        return (None, tries) if tries else (Outcome.WAITING, 0)
+
+    def _prepare(self, known: Understood | None) -> inbox_steps.Ready | None:
+        stages = inbox_steps.prepare(self.parts, self.key, known)
+        while True:
+            try:
+                report = next(stages)
+            except StopIteration as stop:
+                ready: inbox_steps.Ready | None = stop.value
+                return ready
+            self.reached = INBOX_STAGES.index(report.stage) + 1
+            self.reports.append(report)
+
+    @contextmanager
+    def _settled(self) -> Iterator[None]:
+        """Note what becomes of the message when the block ends, unless its model is being asked by then."""
+        parts, key, run_id = self.parts, self.key, self.run_id
+        try:
+            yield
+        except AtlasError as error:
+            self.reports += _failed(parts, key, error, self.reached, run_id=run_id)
+        except Exception as error:  # noqa: BLE001  # one message's unforeseen fault must leave the others alone; its text may quote the mail
+            code = f"unexpected_{type(error).__name__}"
+            stage = INBOX_STAGES[self.reached]
+            with parts.db.transaction() as conn:
+                # It counts as a try, whichever stage it came from: a mail that always fails this way is set aside after MAX_STARTS.
+                if stage == INBOX_STAGES[-1]:
+                    claims.begin_together(conn, [key], run_id=run_id, stage=stage)
+                claims.expire(conn, key, run_id=run_id)
+                audit.record(conn, key, "intake_error", actor="intake", stage=stage, code=code, where=place_of(error))
+            self.reports.append(StageFailed(stage, key, code))
+            self.reports += _same(key, Outcome.WAITING, INBOX_STAGES[self.reached + 1 :])
+        else:
+            if self.judging is None:
+                with parts.db.transaction() as conn:
+                    ledger.settled(conn, key)
+                    claims.release(conn, [key], run_id=run_id)
 
 
 def _refuse_poison(tries: int) -> None:

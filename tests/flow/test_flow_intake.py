@@ -473,7 +473,7 @@ def test_a_run_that_loses_postgresql_ends_with_a_code_and_the_next_one_loses_and
     finally:
         postgres_server.ensure()
     due = watching.intake_due(bench.parts, [])
-    assert due == keys
+    assert due == keys[1:]  # the first was done when its reports came
     assert failures(bench.intake(due, run_id="run-2")) == []
     assert bench.rows("select count(*) as n, count(distinct message_key) as keys from atlas.questions") == [
         {"n": 2, "keys": 2}

@@ -16,7 +16,7 @@ import pytest
 from atlas_pipeline.embedded.mails.picture import error_page
 from atlas_pipeline.model import Status
 from tests.fixtures_ai import Scripted, chat
-from tests.fixtures_flow import ROOT, judged, killed_at_the_end, letter, tables_with
+from tests.fixtures_flow import ROOT, ROUTING, judged, killed_at_the_end, letter, tables_with
 from tests.fixtures_orchestration import DagsterHouse, words
 from tests.fixtures_release import is_running, wait_until
 
@@ -111,9 +111,8 @@ def is_killed_while_tesseract_reads(house: DagsterHouse, key: str) -> None:
 def times_out_at_the_model(house: DagsterHouse, key: str) -> None:
     """The request with the text in it is given up."""
     house.bench.model.script = [Scripted(delay=3, body=judged("question").body)]
-    routing = house.bench.folder / "routing.yaml"
-    own = (ROOT / "atlas_pipeline" / "ai" / "routing.yaml").read_text()
-    routing.write_text(own.replace("timeout_seconds: 30\n    temperature", "timeout_seconds: 0.5\n    temperature"))
+    routing = house.bench.folder / "hasty.yaml"
+    routing.write_text(ROUTING.replace("timeout_seconds: 30\n    temperature", "timeout_seconds: 0.5\n    temperature"))
     with run_worker(house, key, ATLAS_AI_ROUTING=str(routing)) as worker:
         assert worker.wait(timeout=120) == 0
     assert house.bench.status(key) is Status.RECEIVED
