@@ -18,7 +18,7 @@ from atlas_pipeline.embedded import outcome
 from atlas_pipeline.embedded.house import House, no_more_signals, only_one, stop_signals
 from atlas_pipeline.embedded.resolve import database_urls
 from atlas_pipeline.errors import NotConfigured, Refused
-from atlas_pipeline.flow import teaching, watching
+from atlas_pipeline.flow import models, teaching, watching
 from atlas_pipeline.flow.parts import Parts, opened
 from atlas_pipeline.settings import Settings, load
 from atlas_pipeline.store import overview, tenants
@@ -75,6 +75,7 @@ def demo(once: bool) -> None:
 
 def _run(settings: Settings, live: Callable[[House, Parts], None]) -> None:
     """Start, live, stop: whatever ends it, every process and the embedded database are stopped."""
+    models.check(settings)
     with only_one(settings.home_dir), stop_signals():
         house = House(settings, _say)
         begun = False

@@ -127,6 +127,11 @@ class Models:
         return Spent(calls, euros)
 
 
+def check(settings: Settings) -> None:
+    """Raise NotConfigured where the routing file is no good, before a house is started that could judge nothing."""
+    routing_file.load(settings.ai_routing)
+
+
 def _note(db: Database, call: CallRecord) -> None:
     """Written down at once: a call that was paid for counts even if this process dies next."""
     with db.transaction() as conn:
