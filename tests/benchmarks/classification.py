@@ -108,7 +108,7 @@ def whole(url: str, mails: int, folder: Path) -> None:
             home=folder / "home",
             maildir=folder / "maildir",
             clamd=clamd.ensure(),
-            MISTRAL_API_KEY=KEY,  # type: ignore[call-arg]  # by its alias
+            MISTRAL_API_KEY=KEY,
             mistral_url=url,
         )
         with opened(settings, database) as parts:

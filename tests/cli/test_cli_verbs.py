@@ -13,6 +13,7 @@ import pytest
 from atlas_pipeline.cli import main
 from atlas_pipeline.model import Intent, Status
 from atlas_pipeline.settings import Settings
+from tests.fixtures_ai import chat
 from tests.fixtures_flow import Bench, letter
 from tests.fixtures_orchestration import Atlas, Said, atlas_process
 
@@ -377,3 +378,47 @@ def test_a_tenant_that_is_not_there_is_named(house_env: Bench, atlas: Atlas) -> 
     """And a file that is not there is a wrong command line."""
     assert failed(atlas("tenant", "show", "nobody")) == "tenant_unknown (slug=nobody)"
     assert atlas("tenant", "add", "nobody.json").status == 2
+
+
+# Correcting and writing
+# ----------------------
+
+
+def test_a_correction_is_said_and_an_unknown_intent_is_no_intent(house_env: Bench, atlas: Atlas) -> None:
+    key = house_env.take_in(letter())
+    assert atlas("correct", key, "run").out == f"{key}: question corrected to run\n"
+    assert atlas("correct", key, "party").status == 2
+    assert failed(atlas("correct", "20261201-999999", "run")).startswith("no_decision")
+
+
+def test_a_draft_is_printed_and_one_for_unfinished_work_refused(house_env: Bench, atlas: Atlas) -> None:
+    key = house_env.take_in(letter())
+    assert failed(atlas("draft", key)) == "message_not_finished (status=classified)"
+    house_env.change("update atlas.inbox set status = 'actioned' where message_key = %s", key)
+    text = "Madame,\n\nNous avons bien reçu votre message. La réponse est oui. Nous restons à votre disposition."
+    house_env.model.script = [chat(text)]
+    said = atlas("draft", key)
+    assert (said.status, said.out) == (0, f"{text}\n\nL'équipe\n")
+    found = json.loads(atlas("draft", key, "--json").out)
+    assert (found["provider"], found["tokens_in"]) == ("mistral", 41)
+
+
+def test_a_dialogue_reads_notes_from_a_file(house_env: Bench, atlas: Atlas, tmp_path: Path) -> None:
+    names = [row["codename"] for row in house_env.rows("select codename from atlas.agents order by codename limit 2")]
+    notes = tmp_path / "notes.txt"
+    notes.write_text("Le client appelle trois fois par jour.", encoding="utf-8")
+    house_env.model.script = [chat("Un regard."), chat("La réponse.")]
+    said = atlas("dialogue", notes, "--lead", names[0], "--agent", names[1])
+    assert said.status == 0
+    assert said.out.index("Un regard.") < said.out.index("La réponse.")
+    notes.write_bytes(b"\xff\xfe\x00")
+    assert failed(atlas("dialogue", notes, "--lead", names[0], "--agent", names[1])) == "notes_not_utf8"
+    assert failed(atlas("dialogue", tmp_path / "notes.txt", "--lead", "x", "--agent", "y")) == "notes_not_utf8"
+
+
+def test_a_bad_routing_file_stops_the_house_at_once(atlas: Atlas, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("tasks:\n  classification: {provider: mistral}\n")
+    said = failed(atlas("up", ATLAS_AI_ROUTING=str(bad)))
+    assert said.startswith("ai_routing_invalid")
+    assert "line 2: tasks.classification.model: missing" in said
