@@ -207,7 +207,7 @@ class Tenant:
     default_routes: tuple[str, ...] = ("/",)
     version_route: str | None = None
     # Which provider and model write this client's texts; read by ``ai.gateway.resolve_tenant_ai``.
-    ai_config: Mapping[str, object] = field(default_factory=dict)
+    ai_config: Mapping[str, object] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
