@@ -159,6 +159,12 @@ class Settings(BaseSettings):
     confidence_floor: float = Field(0.5, ge=0, le=1, description="Below it the intent is forced to noise")
     uncertainty_threshold: float = Field(0.7, ge=0, le=1, description="Below it classification_uncertain is audited")
 
+    # Agents
+    mother_ship_url: str | None = Field(
+        None, description="Where this house is a client's own: the agency's house, asked who writes for a prompt domain"
+    )
+    mother_ship_secret: SecretStr | None = Field(None, description="Shared secret that signs what is asked of it")
+
     # Spawn
     spawn_enabled: bool = Field(True, description="Kill switch: 0 starts no agent; rows wait in classified")
     agent_bin: Path | None = Field(None, description="The Claude Code CLI; absent outside the demo: messages wait")

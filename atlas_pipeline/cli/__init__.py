@@ -13,7 +13,7 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from atlas_pipeline.cli import doctor, house, inspect, messages, orders, report, tenants, texts
+from atlas_pipeline.cli import agents, doctor, house, inspect, messages, orders, report, tenants, texts
 from atlas_pipeline.embedded.house import Stopped
 from atlas_pipeline.errors import AtlasError
 
@@ -58,6 +58,6 @@ def main(debug: bool) -> None:
     del debug
 
 
-for _module in (house, doctor, messages, orders, texts, tenants, inspect, report):
+for _module in (house, doctor, messages, orders, texts, tenants, agents, inspect, report):
     for _command in _module.COMMANDS:
         main.add_command(_command)

@@ -11,18 +11,27 @@ import click
 
 from atlas_pipeline.cli.common import actor, json_option, parts_now, print_json, print_table
 from atlas_pipeline.errors import Refused
-from atlas_pipeline.flow import operator, scanning, watching
+from atlas_pipeline.flow import operator, scanning, spawning, watching
 from atlas_pipeline.model import Intent, Verdict
 
 
 @click.command()
 @click.argument("key", required=False)
 @click.option("--due", is_flag=True, help="Run one spawn cycle now in place of naming a message.")
-def spawn(key: str | None, due: bool) -> None:
+@click.option("--dry-run", is_flag=True, help="Only show which agent would take it, and what it would be told.")
+def spawn(key: str | None, due: bool, dry_run: bool) -> None:
     """Start the whole action of a message over, as a new round; the daemon starts the agent within half a minute."""
     if (key is None) == (not due):
         raise click.UsageError("name one message key, or --due")
     with parts_now() as parts:
+        if dry_run:
+            if key is None:
+                raise click.UsageError("--dry-run needs a message key")
+            briefing, system, user = spawning.rehearse(parts, key)
+            found = f"{len(briefing.lessons.texts)} by {briefing.lessons.how}"
+            click.echo(f"agent: {briefing.agent} ({briefing.reason}); profile: {briefing.profile}; lessons: {found}")
+            click.echo(f"\n===== system prompt =====\n{system}\n===== prompt =====\n{user}")
+            return
         if key is not None:
             round_ = operator.request_spawn(parts.db, key, actor=actor())
             click.echo(f"{key}: round {round_} is asked for")

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from atlas_pipeline.agents.designate import designate
 from atlas_pipeline.agents.persona import Persona, format_briefing
 from atlas_pipeline.errors import PermanentError
+from atlas_pipeline.flow.teaching import Lessons
 from atlas_pipeline.mailbox.trust import match_tenant
 from atlas_pipeline.model import Address, Intent, Profile, Tenant
 from atlas_pipeline.release.decide import feedback
 from atlas_pipeline.spawn import prompts
 from atlas_pipeline.spawn.profile import choose_profile
-from atlas_pipeline.store import messages, registry, releases, tenants
+from atlas_pipeline.store import messages, registry, releases, tenants, work
 from atlas_pipeline.store.database import Connection, Row
 from atlas_pipeline.store.tracking import Tracking
+
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_WORDS_FROM = 4_000
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,7 @@ class Briefing:
     """Everything that the prompts of one start are made of."""
 
     agent: str
+    reason: str
     profile: Profile
     intent: Intent
     persona: str
@@ -33,7 +39,8 @@ class Briefing:
     topology: Tenant | None
     http_errors: tuple[str, ...]
     browser_errors: tuple[str, ...]
-    lessons: tuple[str, ...] = ()
+    mission: str = ""
+    lessons: Lessons = field(default_factory=Lessons)
 
     @property
     def tenant(self) -> str | None:
@@ -57,13 +64,15 @@ class Briefing:
 
     def system_prompt(self, *, result_path: Path) -> str:
         """Role, borders, contract."""
-        learnt = [f"- {lesson}" for lesson in self.lessons]
         return prompts.system_prompt(
-            persona="\n".join([self.persona, *(["", "# Lessons", *learnt] if learnt else [])]),
+            persona=self.persona,
             zones=self.zones,
             result_path=result_path,
             language=self.language,
             profile=self.profile,
+            mission=self.mission,
+            lessons=self.lessons.texts,
+            lessons_by=self.lessons.how,
         )
 
     def user_prompt(self, *, attempt: int, result_path: Path, previous_commits: Sequence[str], marker: str) -> str:
@@ -100,20 +109,24 @@ def brief(conn: Connection, state: Tracking, attempt: int, *, language: str) -> 
     profile = choose_profile(
         messages.trust_of(message), topology, own is not None and own.slug == state.tenant, state.intent
     )
-    codename, _reason = designate(state.intent, state.tenant)
-    row = registry.persona(conn, codename)
+    agents = registry.active(conn)
+    words = frozenset(_WORD.findall(f"{message['subject'] or ''} {message['body_text'] or ''}".lower()[:_WORDS_FROM]))
+    chosen = designate(state.intent, state.tenant, agents, words)
+    row = registry.persona(conn, chosen.codename)
     if row is None:
-        raise PermanentError("agent_unknown", codename=codename)
+        raise PermanentError("agent_unknown", codename=chosen.codename)
     before = (
         releases.qa(conn, state.message_key, state.round, attempt - 1),
         releases.deployment(conn, state.message_key, state.round, attempt - 1),
     )
     http_errors, browser_errors = feedback(*before)
     return Briefing(
-        agent=codename,
+        agent=chosen.codename,
+        reason=chosen.reason,
         profile=profile,
         intent=state.intent,
-        persona=_persona(conn, row),
+        persona=_persona(conn, row, language),
+        mission=_mission(conn, state, language),
         language=language,
         message=message,
         state=state,
@@ -123,9 +136,23 @@ def brief(conn: Connection, state: Tracking, attempt: int, *, language: str) -> 
     )
 
 
-def _persona(conn: Connection, row: Row) -> str:
+def _mission(conn: Connection, state: Tracking, language: str) -> str:
+    """The chantier that the message belongs to, where there is one."""
+    if state.work_kind != "chantiers":
+        return ""
+    found = work.live(conn, state.message_key, "chantiers")
+    if found is None:
+        return ""
+    client = f" ({found['tenant']})" if found["tenant"] else ""
+    title = " ".join(str(found["title"]).split())
+    if language == "en":
+        return f"Chantier {found['id']}{client}, {found['status']}. Its title, as the sender worded it: {title}"
+    return f"Chantier {found['id']}{client}, {found['status']}. Son titre, tel que l'expéditeur l'a écrit : {title}"
+
+
+def _persona(conn: Connection, row: Row, language: str) -> str:
     """Identity, the house's doctrines, the operator's preferences: the stable part, in one order."""
-    persona = format_briefing(Persona.from_row(row))
+    persona = format_briefing(Persona.from_row(row, language))
     rules = [f"- {rule}" for rule in registry.doctrines(conn)]
     preferences = registry.preferences(conn)
     return "\n".join([persona, *(["", *rules] if rules else []), *(["", preferences] if preferences else [])])

@@ -84,6 +84,19 @@ def spawn(parts: Parts, key: str, attempt: int, *, run_id: str, was_cancelled: W
         return _run(parts, key, attempt, started, was_cancelled)
 
 
+def rehearse(parts: Parts, key: str, attempt: int = 1) -> tuple[Briefing, str, str]:
+    """What an agent would be told about this message, and by whom it would be taken: nothing is started or written.
+
+    The briefing, the system prompt and the user prompt. Raises what ``brief`` raises.
+    """
+    with parts.db.transaction() as conn:
+        briefing = brief(conn, tracking.require(conn, key), attempt, language=parts.settings.language)
+    briefing = replace(briefing, lessons=_lessons(parts, briefing))
+    result = result_path(parts.settings.home_dir / "spawns" / "rehearsal")
+    user = briefing.user_prompt(attempt=attempt, result_path=result, previous_commits=(), marker=secrets.token_hex(16))
+    return briefing, briefing.system_prompt(result_path=result), user
+
+
 def marker_of(parts: Parts, spawn_id: int) -> str:
     """What the processes of a spawn are found by; another house on this machine has a spawn of the same number."""
     return f"{parts.settings.house_id}-{spawn_id}"
@@ -167,6 +180,7 @@ def _claim(parts: Parts, key: str, attempt: int, run_id: str) -> Started | Stage
             try_=try_,
             profile=briefing.profile.value,
             agent=briefing.agent,
+            designated=briefing.reason,
             program=agent_bin.name,
         )
     return Started(spawn_id, try_, briefing, parts.settings.home_dir / "spawns" / str(spawn_id))
@@ -218,22 +232,21 @@ def _agent(parts: Parts, attempt: int, started: Started, tree: worktree.Worktree
         start_timeout_seconds=settings.spawn_start_timeout_seconds,
         idle_timeout_seconds=settings.spawn_idle_timeout_seconds,
     )
+    with parts.db.transaction() as conn:
+        spawns.store_briefing(conn, started.spawn_id, spec.system_prompt)
     keeper = _Keeper(parts, started.spawn_id)
     return run_agent(spec, keeper.events, keeper.beat, keeper.started)
 
 
-def _lessons(parts: Parts, briefing: Briefing) -> tuple[str, ...]:
-    """What this agent learnt about such messages. A provider that is down costs the lessons, not a start of the agent."""
+def _lessons(parts: Parts, briefing: Briefing) -> teaching.Lessons:
+    """What this agent learnt about such messages; that only words could be searched is audited with the reason."""
     key = briefing.state.message_key
     about = f"{briefing.message['subject'] or ''}\n{briefing.message['body_text'] or ''}"
-    try:
-        return teaching.lessons(parts, briefing.agent, briefing.tenant, about, key=key)
-    except DatabaseUnavailable:
-        raise
-    except AtlasError as error:
+    found = teaching.lessons(parts, briefing.agent, briefing.tenant, about, key=key)
+    if found.code is not None:
         with parts.db.transaction() as conn:
-            audit.record(conn, key, "lessons_missing", actor="spawn", code=error.code)
-        return ()
+            audit.record(conn, key, "lessons_by_words", actor="spawn", code=found.code, found=len(found.texts))
+    return found
 
 
 class _Keeper:
@@ -294,7 +307,7 @@ def _settle_ok(
         spawns.finish(conn, started.spawn_id, status="ok", code=result.code, result=result)
         spawns.store_contract(conn, started.spawn_id, contract, commits)
         registry.count_spawn(conn, started.briefing.agent, failed=False)
-        registry.note_activity(conn, started.briefing.agent, "spawn_completed", key)
+        _experience(conn, key, started, "spawn_completed")
         audit.record(
             conn,
             key,
@@ -306,6 +319,24 @@ def _settle_ok(
             problems=list(contract.problems),
         )
     return StageDone(STAGE, key, Outcome.DONE, _facts(result, commits, contract))
+
+
+_POINTS = {"spawn_completed": 10, "spawn_failed": 1}
+
+
+def _experience(conn: Connection, key: str, started: Started, event: str) -> None:
+    """What the agent has of this start in the registry's satellites."""
+    briefing = started.briefing
+    registry.note_activity(conn, briefing.agent, event, key)
+    registry.learn_from(
+        conn,
+        briefing.agent,
+        key=key,
+        event=event,
+        points=_POINTS[event],
+        skill=f"intent:{briefing.intent.value}",
+        tools=spawns.tools_used(conn, started.spawn_id),
+    )
 
 
 def _settle_failure(
@@ -321,7 +352,7 @@ def _settle_failure(
         if salvage is not None:
             spawns.store_contract(conn, started.spawn_id, *salvage)
         registry.count_spawn(conn, started.briefing.agent, failed=True)
-        registry.note_activity(conn, started.briefing.agent, "spawn_failed", key)
+        _experience(conn, key, started, "spawn_failed")
         _put_back(parts, conn, key, started.try_, code, retry_now=False)
     return StageFailed(STAGE, key, code)
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from atlas_pipeline.agents.load import load_registry
-from atlas_pipeline.flow.parts import Parts
-from atlas_pipeline.store import registry
-from atlas_pipeline.store.database import Row
+from collections import defaultdict
+from dataclasses import dataclass, field
 
-DISPLAY_RING = {"direction": 1, "cadrage": 2, "execution": 2, "validation": 3}
+from atlas_pipeline.agents.load import load_registry
+from atlas_pipeline.agents.reactor import DISPLAY_RING, reactor_svg
+from atlas_pipeline.errors import AtlasError, DatabaseUnavailable
+from atlas_pipeline.flow.parts import Parts
+from atlas_pipeline.model import Embeddings
+from atlas_pipeline.store import registry
+from atlas_pipeline.store.database import Connection, Row
+
 _BATCH = 64
+_LOOKED_AT = 30  # lessons of each search
+_RANK_SOFTENING = 20  # the higher, the less the first places count; measured by tests/benchmarks/scars.py
 
 
 def load_agents(parts: Parts) -> tuple[int, list[Row]]:
@@ -18,16 +25,57 @@ def load_agents(parts: Parts) -> tuple[int, list[Row]]:
         return changed, registry.rings(conn)
 
 
-def lessons(
-    parts: Parts, codename: str, tenant: str | None, about: str, *, key: str, limit: int = 3
-) -> tuple[str, ...]:
-    """The lessons nearest to what message ``key`` is about: the agent's own first, then global ones, none of another tenant."""
+@dataclass(frozen=True)
+class Lessons:
+    """What an agent learnt about such missions.
+
+    ``how``: ``vectors and words``, ``words`` alone, or ``none`` where there is nothing to search; ``code`` says why no vectors.
+    """
+
+    texts: tuple[str, ...] = field(default=(), repr=False)
+    how: str = "none"
+    code: str | None = None
+
+
+def lessons(parts: Parts, codename: str, tenant: str | None, about: str, *, key: str | None, limit: int = 3) -> Lessons:
+    """The lessons nearest to what message ``key`` is about: the agent's own first, then global ones, none of another tenant.
+
+    By vectors and words together; by words alone where no vector can be had, or none was made by the model of now. Raises
+    DatabaseUnavailable alone.
+    """
     with parts.db.transaction() as conn:
         if not registry.scar_count(conn):
-            return ()
-    embedded = parts.router.embed([about], message_key=key)
+            return Lessons()
+    embedded, code = None, None
+    try:
+        embedded = parts.router.embed([about], message_key=key)
+    except DatabaseUnavailable:
+        raise
+    except AtlasError as error:
+        code = error.code
     with parts.db.transaction() as conn:
-        return tuple(registry.scars_for(conn, codename, tenant, embedded.model, embedded.vectors[0], limit))
+        if embedded is not None and not registry.scars_embedded(conn, embedded.model):
+            embedded, code = None, "scars_not_embedded"
+        found = list[str]()
+        for owner in (codename, None):
+            if len(found) < limit:
+                found += _best(conn, owner, tenant, about, embedded)[: limit - len(found)]
+    return Lessons(tuple(found), "words" if embedded is None else "vectors and words", code)
+
+
+def _best(
+    conn: Connection, owner: str | None, tenant: str | None, about: str, embedded: Embeddings | None
+) -> list[str]:
+    """One owner's lessons, best first: the places in the two searches are added up as reciprocal ranks."""
+    rankings = [registry.scars_by_words(conn, owner, tenant, about, _LOOKED_AT)]
+    if embedded is not None:
+        rankings.append(registry.scars_near(conn, owner, tenant, embedded.model, embedded.vectors[0], _LOOKED_AT))
+    scores = defaultdict[int, float](float)
+    for ranking in rankings:
+        for place, scar in enumerate(ranking):
+            scores[scar] += 1 / (_RANK_SOFTENING + place)
+    texts = {scar: lesson for ranking in rankings for scar, lesson in ranking.items()}
+    return [texts[scar] for scar in sorted(scores, key=lambda scar: (-scores[scar], scar))]
 
 
 def index_scars(parts: Parts) -> tuple[int, str]:
@@ -44,3 +92,20 @@ def index_scars(parts: Parts) -> tuple[int, str]:
             for scar, vector in zip(batch, vectors, strict=True):
                 registry.store_vector(conn, scar, model, vector)
         count += len(batch)
+
+
+@dataclass(frozen=True)
+class Reactor:
+    """The agents as a picture, and those whose ring column is another than the ring they are shown on."""
+
+    svg: str
+    differing: tuple[str, ...]
+
+
+def reactor(parts: Parts) -> Reactor:
+    """Three rings, names, activity of the last thirty days as size."""
+    with parts.db.transaction() as conn:
+        agents = registry.active(conn)
+        activity = registry.activity(conn)
+    differing = [agent["codename"] for agent in agents if DISPLAY_RING[agent["group_name"]] != agent["orbite"]]
+    return Reactor(reactor_svg(agents, activity), tuple(differing))

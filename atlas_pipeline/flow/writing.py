@@ -150,4 +150,8 @@ def dialogue(parts: Parts, notes: str, *, lead: str, others: Sequence[str]) -> D
     views = "\n\n".join(f"{name} : {_data(one.content, marker, 2_000)}" for name, one in said)
     system = _LEAD_SYSTEM.format(persona=(personas[lead] or {})["content_md"], marker=marker)
     prompt = f"{material}\n\nREGARDS_START {marker}\n{views}\nREGARDS_END {marker}"
-    return Dialogue(tuple(said), lead, gateway.generate_content(prompt, system, "anthropic"))
+    answer = gateway.generate_content(prompt, system, "anthropic")
+    with parts.db.transaction() as conn:
+        for name, _note in said:
+            registry.relate(conn, lead, name, "dialogue")
+    return Dialogue(tuple(said), lead, answer)

@@ -1,5 +1,7 @@
 """Assets that steer: the monthly report, the agents' registry, their scars, the mailbox's pulse."""
 
+import base64
+
 import dagster as dg
 
 from atlas_pipeline.flow import calibrating, pulse, teaching
@@ -44,7 +46,8 @@ def agent_registry() -> dg.MaterializeResult[None]:
     """Load the registry (idempotent)."""
     with bounded_parts() as parts:
         changed, rows = teaching.load_agents(parts)
-    differing = sum(row["agents"] for row in rows if teaching.DISPLAY_RING[row["group_name"]] != row["orbite"])
+        reactor = teaching.reactor(parts)
+    picture = base64.b64encode(reactor.svg.encode()).decode()
     table = [
         "| ring | family | agents |",
         "|---|---|---|",
@@ -53,7 +56,10 @@ def agent_registry() -> dg.MaterializeResult[None]:
     return dg.MaterializeResult(
         metadata={
             "changed": changed,
-            "ring_differs_from_family": differing,
+            "agents": sum(row["agents"] for row in rows),
+            "ring_differs_from_family": len(reactor.differing),
+            "ring_differs": dg.MetadataValue.text(", ".join(reactor.differing)),
+            "reactor": dg.MetadataValue.md(f"![reactor](data:image/svg+xml;base64,{picture})"),
             "rings": dg.MetadataValue.md("\n".join(table)),
         }
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pgvector import Vector
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
+from atlas_pipeline.errors import Refused
 from atlas_pipeline.store.database import Connection, Row
+from atlas_pipeline.text import clean_json, clean_text
 
 
 def load(conn: Connection, agents: Sequence[Mapping[str, Any]]) -> int:
@@ -72,6 +75,16 @@ def scars_without_vector(conn: Connection, model: str, limit: int) -> list[Row]:
     ).fetchall()
 
 
+def scars_embedded(conn: Connection, model: str) -> bool:
+    """Whether this model has embedded any scar."""
+    return (
+        conn.execute(
+            "select from atlas.embeddings where owner_kind = 'scar' and model = %s limit 1", (model,)
+        ).fetchone()
+        is not None
+    )
+
+
 def store_vector(conn: Connection, scar: Row, model: str, vector: Sequence[float]) -> None:
     """One scar's vector of one model."""
     conn.execute(
@@ -87,18 +100,145 @@ def store_vector(conn: Connection, scar: Row, model: str, vector: Sequence[float
     )
 
 
-def scars_for(
-    conn: Connection, codename: str, tenant: str | None, model: str, vector: Sequence[float], limit: int
-) -> list[str]:
-    """Lessons nearest to ``vector`` within one model: the agent's own first, then global ones; none of another tenant."""
+_SERVED = "(s.tenant is null or s.tenant = %(tenant)s) and (s.expires_at is null or s.expires_at > now())"
+
+
+def _owned(table: str, owner: str | None) -> str:
+    """A condition that an index can answer, which ``is not distinct from`` is not."""
+    return f"{table}.codename is null" if owner is None else f"{table}.codename = %(owner)s"
+
+
+def scars_near(
+    conn: Connection, owner: str | None, tenant: str | None, model: str, vector: Sequence[float], limit: int
+) -> dict[int, str]:
+    """Lessons of one owner (None: everybody's) by id, nearest to ``vector`` within one model first; none of another tenant.
+
+    Whether a lesson is served is asked of the nearest alone; should too few of them be, of all.
+    """
+    values = {"model": model, "owner": owner, "tenant": tenant, "near": Vector(list(vector)).to_text(), "limit": limit}
+    found = dict[int, str]()
+    for looked_at in (10 * limit, None):
+        rows = conn.execute(
+            "with near as materialized (select e.owner_id, e.vector <=> %(near)s::vector as away from atlas.embeddings e "  # noqa: S608  # our own words
+            f"where e.owner_kind = 'scar' and e.model = %(model)s and {_owned('e', owner)} order by away limit %(looked_at)s) "
+            "select s.id, s.lesson from near join atlas.scars s on s.id = near.owner_id "
+            f"where {_SERVED} order by near.away, s.id limit %(limit)s",
+            {**values, "looked_at": looked_at},
+        )
+        found = {row["id"]: row["lesson"] for row in rows}
+        if len(found) == limit:
+            break
+    return found
+
+
+def scars_by_words(conn: Connection, owner: str | None, tenant: str | None, about: str, limit: int) -> dict[int, str]:
+    """The same by full-text search: lessons that share words with ``about``, in either language, the most telling first."""
     rows = conn.execute(
-        "select s.lesson from atlas.embeddings e join atlas.scars s on s.id = e.owner_id "
-        "where e.owner_kind = 'scar' and e.model = %(model)s and (e.codename = %(agent)s or e.codename is null) "
-        "and (s.tenant is null or s.tenant = %(tenant)s) and (s.expires_at is null or s.expires_at > now()) "
-        "order by (e.codename is null), e.vector <=> %(vector)s::vector limit %(limit)s",
-        {"model": model, "agent": codename, "tenant": tenant, "vector": Vector(list(vector)).to_text(), "limit": limit},
+        "with asked as (select string_agg(distinct quote_literal(lexeme), ' | ')::tsquery as query from "  # noqa: S608  # our own words
+        "(select lexeme from unnest(to_tsvector('french', %(about)s)) union select lexeme from unnest(to_tsvector('english', %(about)s))) l) "
+        f"select s.id, s.lesson from atlas.scars s, asked where s.words @@ asked.query and {_owned('s', owner)} "
+        f"and {_SERVED} order by ts_rank_cd(s.words, asked.query) desc, s.id limit %(limit)s",
+        {"about": about[:4_000], "owner": owner, "tenant": tenant, "limit": limit},
     )
-    return [row["lesson"] for row in rows]
+    return {row["id"]: row["lesson"] for row in rows}
+
+
+def add_scar(
+    conn: Connection,
+    lesson: str,
+    *,
+    author: str,
+    provenance: str,
+    codename: str | None,
+    tenant: str | None,
+    days: int | None,
+) -> int:
+    """A lesson that a person wrote down; its id. Raises Refused: ``agent_unknown``, ``tenant_unknown``."""
+    for table, column, value in (("agents", "codename", codename), ("tenants", "slug", tenant)):
+        query = sql.SQL("select 1 as there from {} where {} = %s").format(
+            sql.Identifier("atlas", table), sql.Identifier(column)
+        )
+        if value is not None and conn.execute(query, (value,)).fetchone() is None:
+            raise Refused(f"{table[:-1]}_unknown", name=value)
+    row = conn.execute(
+        "insert into atlas.scars (codename, tenant, lesson, provenance, author, expires_at) "
+        "values (%s, %s, %s, %s, %s, now() + %s * interval '1 day') returning id",
+        (codename, tenant, clean_text(lesson).strip(), clean_text(provenance), author, days),
+    ).fetchone()
+    return int(row["id"]) if row else 0
+
+
+def expire_scar(conn: Connection, scar: int) -> bool:
+    """A lesson is served no more from now on; False where there is none that still was."""
+    cursor = conn.execute(
+        "update atlas.scars set expires_at = now() where id = %s and (expires_at is null or expires_at > now())",
+        (scar,),
+    )
+    return cursor.rowcount == 1
+
+
+def scars(conn: Connection, *, expired: bool = False) -> list[Row]:
+    """Every lesson that is served, the newest first; ``expired`` ones too where asked for."""
+    which = "" if expired else "where expires_at is null or expires_at > now()"
+    return conn.execute(
+        f"select id, at, codename, tenant, lesson, provenance, author, expires_at from atlas.scars {which} order by id desc"  # noqa: S608  # our own words
+    ).fetchall()
+
+
+def active(conn: Connection) -> list[Row]:
+    """Every agent that can be designated, by codename."""
+    return conn.execute("select * from atlas.personas where active = 1 order by codename").fetchall()
+
+
+def activity(conn: Connection, days: int = 30) -> dict[str, int]:
+    """How often each agent was at work lately, by codename."""
+    rows = conn.execute(
+        "select codename, count(*) as n from atlas.agent_activity where at > now() - %s * interval '1 day' group by codename",
+        (days,),
+    )
+    return {row["codename"]: row["n"] for row in rows}
+
+
+def learn_from(
+    conn: Connection, codename: str, *, key: str, event: str, points: int, skill: str, tools: Collection[str]
+) -> None:
+    """What an agent has of a start that ended: an event, experience and its history, the skill and tools it used."""
+    conn.execute(
+        "insert into atlas.agent_events (codename, event, detail) values (%s, %s, jsonb_build_object('message_key', %s::text))",
+        (codename, event, key),
+    )
+    conn.execute(
+        "insert into atlas.agent_experience (codename, points) values (%s, %s) on conflict (codename) do update "
+        "set points = agent_experience.points + excluded.points, level = 1 + (agent_experience.points + excluded.points) / 100",
+        (codename, points),
+    )
+    conn.execute(
+        "insert into atlas.agent_experience_history (codename, points, reason, message_key) values (%s, %s, %s, %s)",
+        (codename, points, event, key),
+    )
+    conn.execute(
+        "insert into atlas.agent_skills (codename, skill) values (%s, %s) on conflict do nothing", (codename, skill)
+    )
+    for tool in sorted(tools):
+        conn.execute(
+            "insert into atlas.agent_tools (codename, tool) values (%s, %s) on conflict do nothing", (codename, tool)
+        )
+
+
+def note_event(conn: Connection, codename: str, event: str, detail: Mapping[str, object]) -> None:
+    """One event of an agent."""
+    conn.execute(
+        "insert into atlas.agent_events (codename, event, detail) values (%s, %s, %s)",
+        (codename, event, Jsonb(clean_json(dict(detail)))),
+    )
+
+
+def relate(conn: Connection, codename: str, other: str, relation: str) -> None:
+    """Two agents had to do with each other."""
+    conn.execute(
+        "insert into atlas.agent_relations (codename, other, relation) values (%s, %s, %s) on conflict do nothing",
+        (codename, other, relation),
+    )
 
 
 def scar_count(conn: Connection) -> int:

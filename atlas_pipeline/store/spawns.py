@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -10,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from atlas_pipeline.model import Contract, Intent, Profile, SpawnResult
 from atlas_pipeline.store.database import Connection, Row
-from atlas_pipeline.text import clean_json
+from atlas_pipeline.text import clean_json, clean_text
 
 AUDIT_ACTIONS = ("spawn_started", "spawn_completed", "spawn_failed")
 
@@ -120,6 +121,24 @@ def claim(
     ).fetchone()
     assert row is not None  # noqa: S101  # insert … returning yields a row or raises
     return int(row["id"])
+
+
+def store_briefing(conn: Connection, spawn_id: int, body: str) -> None:
+    """What the agent is told about itself, kept once however often it is told."""
+    digest = hashlib.sha256(clean_text(body).encode()).hexdigest()
+    conn.execute(
+        "insert into atlas.briefings (sha256, body) values (%s, %s) on conflict do nothing", (digest, clean_text(body))
+    )
+    conn.execute("update atlas.spawns set briefing_sha256 = %s where id = %s", (digest, spawn_id))
+
+
+def tools_used(conn: Connection, spawn_id: int) -> list[str]:
+    """Names of the tools that an agent has called."""
+    rows = conn.execute(
+        "select distinct tool_name from atlas.spawn_event_log where spawn_id = %s and tool_name is not null",
+        (spawn_id,),
+    )
+    return [row["tool_name"] for row in rows]
 
 
 def started(conn: Connection, spawn_id: int, pid: int, pid_started: float) -> None:

@@ -6,7 +6,7 @@ from psycopg import sql
 
 from atlas_pipeline.errors import Refused
 from atlas_pipeline.store import audit
-from atlas_pipeline.store.database import Connection
+from atlas_pipeline.store.database import Connection, Row
 from atlas_pipeline.text import clean_text
 
 TABLES = ("runs", "chantiers", "questions", "negociations", "conseils")
@@ -34,6 +34,16 @@ def create(conn: Connection, key: str, *, table: str, title: str, tenant: str | 
             (key, row["id"]),
         )
     return int(row["id"])
+
+
+def live(conn: Connection, key: str, table: str) -> Row | None:
+    """The live record of a message in ``table``: ``id``, ``title``, ``tenant``, ``status``."""
+    return conn.execute(
+        sql.SQL("select id, title, tenant, status from {} where live_key = %s").format(
+            sql.Identifier("atlas", _known(table))
+        ),
+        (key,),
+    ).fetchone()
 
 
 def supersede(conn: Connection, key: str) -> None:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from atlas_pipeline.flow import teaching
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from atlas_pipeline.errors import InvalidAnswer, NotConfigured, ProviderUnavailable, Refused
+from atlas_pipeline.flow import domains, teaching
+from atlas_pipeline.flow.legacy import call_agent
 from atlas_pipeline.flow.stage import StageDone
 from atlas_pipeline.model import Intent
 from tests.fixtures_ai import Scripted, vectors
@@ -16,7 +24,7 @@ def scar(
 ) -> None:
     bench.change(
         "insert into atlas.scars (codename, tenant, lesson, provenance, author, expires_at) "
-        "values (%s, %s, %s, 'test', 'lea', now() + %s * interval '1 day')",
+        "values (%s, %s, %s, 'test', 'operator:lea', now() + %s * interval '1 day')",
         codename, tenant, lesson, days,
     )  # fmt: skip
 
@@ -61,12 +69,13 @@ def test_the_nearest_lessons_are_told_own_ones_first_and_none_of_another_tenant_
     bench.model.script = [vectors(*((number, [1.0, float(number)]) for number in range(len(lessons))))]
     teaching.index_scars(bench.parts)
     bench.model.script = [vectors((0, [1.0, 2.0]))]
-    assert teaching.lessons(bench.parts, codename, SLUG, "about", key="k") == ("du client", "propre", "globale")
-    assert teaching.lessons(bench.parts, codename, None, "about", key="k", limit=1) == ("propre",)
+    found = teaching.lessons(bench.parts, codename, SLUG, "about", key="k")
+    assert (found.texts, found.how, found.code) == (("du client", "propre", "globale"), "vectors and words", None)
+    assert teaching.lessons(bench.parts, codename, None, "about", key="k", limit=1).texts == ("propre",)
 
 
 def test_without_a_lesson_no_model_is_asked(bench: Bench) -> None:
-    assert teaching.lessons(bench.parts, an_agent(bench), None, "about", key="k") == ()
+    assert teaching.lessons(bench.parts, an_agent(bench), None, "about", key="k") == teaching.Lessons()
     assert bench.model.asked == []
 
 
@@ -88,9 +97,188 @@ def test_an_agent_is_told_its_lessons_and_the_call_that_found_them_is_on_record(
     assert [call["task"] for call in calls] == ["classification", "embedding"]
 
 
-def test_a_provider_that_is_down_costs_an_agent_its_lessons_and_not_its_start(bench: Bench) -> None:
+def test_a_provider_that_is_down_does_not_keep_an_agent_from_starting(bench: Bench) -> None:
     scar(bench, "Toujours relire.")
     key = bench.take_in(letter(), Intent.QUESTION)
     bench.model.script = [Scripted(status=401)]
     assert isinstance(bench.spawn(key), StageDone)
-    assert bench.codes(key, "lessons_missing") == ["provider_access_refused"]
+    assert bench.codes(key, "lessons_by_words") == ["provider_access_refused"]
+
+
+# Where there are no vectors
+# --------------------------
+
+
+def test_without_vectors_words_are_searched_in_both_languages(bench: Bench) -> None:
+    codename = an_agent(bench)
+    scar(bench, "Une redirection permanente se teste avec le cache du navigateur vidé.", codename=codename)
+    scar(bench, "Certificates expire on weekends: renew them a month ahead.")
+    scar(bench, "Redirections d'un autre agent.", codename="finances")
+    scar(bench, "Une redirection oubliée.", codename=codename, days=-1)
+    bench.model.script = [Scripted(status=401)]
+    found = teaching.lessons(bench.parts, codename, None, "Les redirections ne marchent plus", key="k")
+    assert found.texts == ("Une redirection permanente se teste avec le cache du navigateur vidé.",)
+    assert (found.how, found.code) == ("words", "provider_access_refused")
+    later = bench.again()
+    later.model.script = [vectors((0, [1.0, 0.0]))]
+    found = teaching.lessons(later.parts, codename, None, "our certificate expires: please renew it", key="k")
+    assert (found.texts[0][:12], found.how, found.code) == ("Certificates", "words", "scars_not_embedded")
+
+
+@pytest.mark.parametrize("about", ["", "!!! ??? & | ( ' :*", "a\x00b", "' ; drop table atlas.scars; --", "x" * 100_000])
+def test_no_text_breaks_the_search_by_words(bench: Bench, about: str) -> None:
+    scar(bench, "Toujours relire.")
+    bench.model.script = [Scripted(status=401)]
+    assert teaching.lessons(bench.parts, an_agent(bench), None, about.replace("\x00", ""), key="k").texts == ()
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.sampled_from(["own", "global", "other", "else", "past"]), st.floats(0, 1)), max_size=12))
+def test_an_agents_own_lessons_come_first_and_never_anothers_whatever_is_nearer(
+    bench: Bench, kinds: list[tuple[str, float]]
+) -> None:
+    codename = "backend"
+    bench.change("delete from atlas.embeddings")
+    bench.change("delete from atlas.scars")
+    bench.change("insert into atlas.tenants (slug, name) values ('autre', 'Autre') on conflict do nothing")
+    owners = {"own": codename, "global": None, "other": "finances", "else": codename, "past": codename}
+    for number, (kind, _angle) in enumerate(kinds):
+        tenant, days = ("autre" if kind == "else" else None), (-1 if kind == "past" else None)
+        scar(bench, f"{kind} {number}", codename=owners[kind], tenant=tenant, days=days)
+    if kinds:
+        bench.model.script = [vectors(*((number, [1.0, angle]) for number, (_kind, angle) in enumerate(kinds)))]
+        teaching.index_scars(bench.parts)
+    bench.model.script = [vectors((0, [1.0, 0.0]))]
+    found = [text.split()[0] for text in teaching.lessons(bench.parts, codename, SLUG, "x", key="k", limit=20).texts]
+    assert found == sorted(found, reverse=True)  # "own" after "global" in the alphabet
+    assert found.count("own") == sum(kind == "own" for kind, _ in kinds)
+    assert found.count("global") == sum(kind == "global" for kind, _ in kinds)
+    assert len(found) == found.count("own") + found.count("global")
+
+
+# What a start leaves
+# -------------------
+
+
+def test_a_start_leaves_its_traces_in_the_registry_and_what_the_agent_was_told(bench: Bench) -> None:
+    key = bench.take_in(letter(), Intent.QUESTION)
+    assert isinstance(bench.spawn(key), StageDone)
+    agent = bench.latest(key).agent
+    facts = {"codename": agent}
+    assert bench.one("select event from atlas.agent_events where codename = %s", agent) == "spawn_completed"
+    assert bench.rows("select codename, points, level from atlas.agent_experience") == [
+        {**facts, "points": 10, "level": 1}
+    ]
+    assert bench.rows("select reason, message_key from atlas.agent_experience_history") == [
+        {"reason": "spawn_completed", "message_key": key}
+    ]
+    assert bench.one("select skill from atlas.agent_skills where codename = %s", agent) == "intent:question"
+    assert bench.one("select count(*) from atlas.agent_tools where codename = %s", agent) >= 1
+    told = bench.one(
+        "select b.body from atlas.spawns s join atlas.briefings b on b.sha256 = s.briefing_sha256 where s.message_key = %s",
+        key,
+    )
+    assert "Tu es Atlas (orchestrator)." in told
+    detail = bench.one("select detail from atlas.audit_log where action = 'spawn_started' and message_key = %s", key)
+    assert (detail["agent"], detail["designated"]) == ("orchestrator", "opinion_asked")
+
+
+# The older call
+# --------------
+
+
+def test_an_agent_that_is_called_answers_and_the_exchange_is_on_record(bench: Bench) -> None:
+    bench.change("insert into atlas.doctrines (code, body) values ('d', 'Toujours relire.')")
+    done = call_agent(bench.parts, "orchestrator", "Que faut-il faire ?", timeout_seconds=60)
+    assert done.content.strip()
+    rows = bench.rows("select event, detail from atlas.agent_events order by id")
+    assert [row["event"] for row in rows] == ["called", "answered"]
+    assert rows[0]["detail"] == {"question": "Que faut-il faire ?", "lessons": "none"}
+    assert rows[1]["detail"]["answer"] == done.content
+
+
+def test_a_call_that_fails_raises_and_says_so(bench: Bench, tmp_path: Path) -> None:
+    silent = write_agent(tmp_path, "sys.exit(3)")
+    house = bench.again(agent_bin=silent)
+    with pytest.raises((ProviderUnavailable, InvalidAnswer)):
+        call_agent(house.parts, "orchestrator", "?", timeout_seconds=20)
+    assert [row["event"] for row in house.rows("select event from atlas.agent_events order by id")] == [
+        "called",
+        "call_failed",
+    ]
+    with pytest.raises(NotConfigured):
+        call_agent(bench.again(agent_bin=None).parts, "orchestrator", "?")
+    with pytest.raises(Refused):
+        call_agent(bench.parts, "nobody", "?")
+
+
+# Prompt domains
+# --------------
+
+
+def test_a_house_without_a_mother_ship_asks_its_own_registry(bench: Bench) -> None:
+    found = domains.agents_for(bench.parts, "contenu")
+    assert (found.source, found.code) == ("local", None)
+    assert found.codenames
+    with pytest.raises(Refused):
+        domains.agents_for(bench.parts, "cuisine")
+
+
+def test_the_mother_ship_is_asked_with_a_signature_and_answers_for_the_tenant(bench: Bench) -> None:
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json={"agents": [{"codename": "plume"}, {"codename": "ton-juste"}]})
+
+    house = bench.again(mother_ship_url="https://mother.example", mother_ship_secret="not-a-secret")
+    found = domains.agents_for(house.parts, "faq", transport=httpx.MockTransport(answer))
+    assert (found.codenames, found.source, found.code) == (("plume", "ton-juste"), "mother_ship", None)
+    (request,) = seen
+    moment = request.headers["X-Atlas-Time"]
+    assert request.headers["X-Atlas-Signature"] == domains.signature("not-a-secret", "/api/agents?domain=faq", moment)
+    assert domains.signature("other", "/api/agents?domain=faq", moment) != request.headers["X-Atlas-Signature"]
+    assert "not-a-secret" not in str(request.headers) + str(request.url)
+
+
+def timed_out(request: httpx.Request) -> httpx.Response:
+    raise httpx.ReadTimeout("slow", request=request)
+
+
+def unreachable(request: httpx.Request) -> httpx.Response:
+    raise httpx.ConnectError("down", request=request)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (lambda request: httpx.Response(403), "mother_ship_refused"),
+        (lambda request: httpx.Response(200, text="<html>"), "mother_ship_answer_invalid"),
+        (lambda request: httpx.Response(200, json=[]), "mother_ship_answer_invalid"),
+        (lambda request: httpx.Response(200, json={"agents": [{"codename": "../x"}]}), "mother_ship_answer_invalid"),
+        (
+            lambda request: httpx.Response(200, text=json.dumps({"agents": []}) + " " * 2_000_000),
+            "mother_ship_answer_invalid",
+        ),
+        (timed_out, "mother_ship_timed_out"),
+        (unreachable, "mother_ship_unreachable"),
+    ],
+)
+def test_a_mother_ship_in_trouble_is_replaced_by_the_own_registry_with_a_code(
+    bench: Bench, answer: httpx.MockTransport, code: str
+) -> None:
+    house = bench.again(mother_ship_url="https://mother.example", mother_ship_secret="not-a-secret")
+    found = domains.agents_for(house.parts, "contenu", transport=httpx.MockTransport(answer))  # type: ignore[arg-type]
+    assert (found.source, found.code) == ("local", code)
+    assert found.codenames == domains.agents_for(bench.parts, "contenu").codenames
+
+
+@pytest.mark.parametrize(
+    ("values", "code"),
+    [
+        ({"mother_ship_url": "https://mother.example"}, "mother_ship_secret_missing"),
+        ({"mother_ship_url": "http://mother.example", "mother_ship_secret": "s"}, "mother_ship_url_not_https"),
+    ],
+)
+def test_a_mother_ship_half_configured_is_not_asked(bench: Bench, values: dict[str, str], code: str) -> None:
+    assert domains.agents_for(bench.again(**values).parts, "contenu").code == code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -116,9 +117,33 @@ def test_the_system_prompt_sets_the_borders(language: str, name: str, profile: P
     )
     for words in ("You are Ada.", "do not deploy", "do not send e-mail", "Zones: site/.", "shared public component"):
         assert words in text
-    assert "Write /x/r.json as JSON, as early as you can" in text
+    assert "Write it as JSON, as early as you can" in text
+    assert "Result file: /x/r.json" in text
     assert f"in {name}." in text
     assert ("Commit what you change" in text) is (profile is Profile.WRITE)
+
+
+def test_what_is_the_same_for_every_start_of_an_agent_stands_first_to_the_letter() -> None:
+    """A provider's prompt cache hits on the longest common beginning: zones, path, mission and lessons come after it."""
+    one = system_prompt(
+        persona="You are Ada.",
+        zones=("a/",),
+        result_path=Path("/x/1"),
+        language="fr",
+        mission="M1",
+        lessons=("L1",),
+        lessons_by="vectors",
+    )
+    two = system_prompt(persona="You are Ada.", zones=("b/",), result_path=Path("/y/22"), language="fr")
+    shared = "".join(a for a, _b in takewhile(lambda pair: pair[0] == pair[1], zip(one, two, strict=False)))
+    assert shared.endswith("# This start\nZones: ")
+    assert len(shared) > 0.85 * len(two)
+    assert (
+        one.index("Result file: /x/1")
+        < one.index("# Mission brief\nM1")
+        < one.index("# Lessons (found by vectors)\n- L1")
+    )
+    assert system_prompt(persona="You are Ada.", zones=("b/",), result_path=Path("/y/22"), language="fr") == two
 
 
 def test_markers_are_never_the_same() -> None:
