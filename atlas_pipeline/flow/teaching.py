@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 
 from atlas_pipeline.agents.load import load_registry
+from atlas_pipeline.agents.ranking import best_first
 from atlas_pipeline.agents.reactor import DISPLAY_RING, reactor_svg
 from atlas_pipeline.errors import AtlasError, DatabaseUnavailable
 from atlas_pipeline.flow.parts import Parts
@@ -15,7 +15,6 @@ from atlas_pipeline.store.database import Connection, Row
 
 _BATCH = 64
 _LOOKED_AT = 30  # lessons of each search
-_RANK_SOFTENING = 20  # the higher, the less the first places count; measured by tests/benchmarks/scars.py
 
 
 def load_agents(parts: Parts) -> tuple[int, list[Row]]:
@@ -56,26 +55,32 @@ def lessons(parts: Parts, codename: str, tenant: str | None, about: str, *, key:
     with parts.db.transaction() as conn:
         if embedded is not None and not registry.scars_embedded(conn, embedded.model):
             embedded, code = None, "scars_not_embedded"
-        found = list[str]()
-        for owner in (codename, None):
-            if len(found) < limit:
-                found += _best(conn, owner, tenant, about, embedded)[: limit - len(found)]
+        found = search(conn, codename, tenant, about, embedded, limit)
     return Lessons(tuple(found), "words" if embedded is None else "vectors and words", code)
+
+
+def search(
+    conn: Connection, codename: str, tenant: str | None, about: str, embedded: Embeddings | None, limit: int
+) -> list[str]:
+    """The agent's own lessons, best first; those of everybody only where its own are fewer than ``limit``."""
+    found = list[str]()
+    for owner in (codename, None):
+        if len(found) < limit:
+            found += _best(conn, owner, tenant, about, embedded)[: limit - len(found)]
+    return found
 
 
 def _best(
     conn: Connection, owner: str | None, tenant: str | None, about: str, embedded: Embeddings | None
 ) -> list[str]:
-    """One owner's lessons, best first: the places in the two searches are added up as reciprocal ranks."""
-    rankings = [registry.scars_by_words(conn, owner, tenant, about, _LOOKED_AT)]
-    if embedded is not None:
-        rankings.append(registry.scars_near(conn, owner, tenant, embedded.model, embedded.vectors[0], _LOOKED_AT))
-    scores = defaultdict[int, float](float)
-    for ranking in rankings:
-        for place, scar in enumerate(ranking):
-            scores[scar] += 1 / (_RANK_SOFTENING + place)
-    texts = {scar: lesson for ranking in rankings for scar, lesson in ranking.items()}
-    return [texts[scar] for scar in sorted(scores, key=lambda scar: (-scores[scar], scar))]
+    """One owner's lessons, best first."""
+    by_words = registry.scars_by_words(conn, owner, tenant, about, _LOOKED_AT)
+    near = (
+        {}
+        if embedded is None
+        else registry.scars_near(conn, owner, tenant, embedded.model, embedded.vectors[0], _LOOKED_AT)
+    )
+    return best_first(about, near, by_words)
 
 
 def index_scars(parts: Parts) -> tuple[int, str]:

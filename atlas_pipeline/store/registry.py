@@ -110,22 +110,22 @@ def _owned(table: str, owner: str | None) -> str:
 
 def scars_near(
     conn: Connection, owner: str | None, tenant: str | None, model: str, vector: Sequence[float], limit: int
-) -> dict[int, str]:
-    """Lessons of one owner (None: everybody's) by id, nearest to ``vector`` within one model first; none of another tenant.
+) -> dict[int, tuple[str, float]]:
+    """Lessons of one owner (None: everybody's) and how far they are, nearest within one model first; none of another tenant.
 
     Whether a lesson is served is asked of the nearest alone; should too few of them be, of all.
     """
     values = {"model": model, "owner": owner, "tenant": tenant, "near": Vector(list(vector)).to_text(), "limit": limit}
-    found = dict[int, str]()
+    found = dict[int, tuple[str, float]]()
     for looked_at in (10 * limit, None):
         rows = conn.execute(
             "with near as materialized (select e.owner_id, e.vector <=> %(near)s::vector as away from atlas.embeddings e "  # noqa: S608  # our own words
             f"where e.owner_kind = 'scar' and e.model = %(model)s and {_owned('e', owner)} order by away limit %(looked_at)s) "
-            "select s.id, s.lesson from near join atlas.scars s on s.id = near.owner_id "
+            "select s.id, s.lesson, near.away from near join atlas.scars s on s.id = near.owner_id "
             f"where {_SERVED} order by near.away, s.id limit %(limit)s",
             {**values, "looked_at": looked_at},
         )
-        found = {row["id"]: row["lesson"] for row in rows}
+        found = {row["id"]: (row["lesson"], row["away"]) for row in rows}
         if len(found) == limit:
             break
     return found
