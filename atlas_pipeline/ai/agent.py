@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from atlas_pipeline.ai.reply import Reply, completion, mapping
-from atlas_pipeline.errors import InvalidAnswer
+from atlas_pipeline.errors import InvalidAnswer, ProviderUnavailable
 from atlas_pipeline.model import Completion, CompletionRequest
 
 # System prompt, prompt, model, seconds → the payload of the run's ``result`` event. Raises ProviderUnavailable, NotConfigured.
@@ -29,7 +29,9 @@ class AgentProvider:
         """Ask once (see ``CompletionProvider``)."""
         started = time.monotonic()
         result = self.ask(request.system, request.prompt, model, timeout_seconds)
-        if result.get("is_error") or result.get("subtype") != "success":
+        if result.get("is_error"):  # an API that is down or a login that ended says so as a success, in words
+            raise ProviderUnavailable("agent_failed")
+        if result.get("subtype") != "success":
             raise InvalidAnswer("answer_unfinished")
         usage = mapping(result.get("usage"))
         reply = Reply(

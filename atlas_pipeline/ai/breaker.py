@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 
 from atlas_pipeline.errors import AccessRefused, AtlasError, NotConfigured, ProviderUnavailable
 
+_MOST_RESTED = 3600.0  # seconds that a provider may ask for itself
+
 
 @dataclass
 class Breaker:
-    """One provider's. Thread-safe. ``now`` is the monotonic clock in seconds, injected for tests."""
+    """That of one model of a provider. Thread-safe. ``now`` is the monotonic clock in seconds, injected for tests."""
 
     failures: int
     rest_seconds: float
@@ -38,7 +40,9 @@ class Breaker:
             if isinstance(error, ProviderUnavailable | AccessRefused | NotConfigured):
                 self._failed += 1
                 tried = self._rests_until is not None
-                if tried or self._failed >= self.failures or not isinstance(error, ProviderUnavailable):
-                    self._rests_until = self.now() + self.rest_seconds
+                hopeless = not isinstance(error, ProviderUnavailable) and error.code != "provider_request_rejected"
+                if tried or hopeless or self._failed >= self.failures:
+                    asked = float(error.detail.get("retry_after") or 0.0)
+                    self._rests_until = self.now() + max(self.rest_seconds, min(asked, _MOST_RESTED))
             else:
                 self._failed, self._rests_until = 0, None

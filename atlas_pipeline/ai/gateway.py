@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from atlas_pipeline.ai.providers import Providers
 from atlas_pipeline.ai.router import Route, Router
-from atlas_pipeline.errors import AtlasError, InvalidAnswer, ProviderUnavailable
+from atlas_pipeline.errors import AtlasError, DatabaseUnavailable, InvalidAnswer, ProviderUnavailable
 from atlas_pipeline.model import Completion, CompletionRequest
 
 log = logging.getLogger(__name__)
@@ -104,9 +104,11 @@ class Gateway:
             chosen = model if name == first and model else DEFAULT_MODELS[name]
             try:
                 _none, done = self.router.judged(request, read, [Route(asked, chosen, TIMEOUT_SECONDS)])
-            except AtlasError as error:
-                last = error.code
-                log.warning("failover: no text from %s (%s)", name, error.code)
+            except DatabaseUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001  # whatever one provider does wrong, the next is asked
+                last = error.code if isinstance(error, AtlasError) else f"unexpected_{type(error).__name__}"
+                log.warning("failover: no text from %s (%s)", name, last)
             else:
                 return Generated(
                     done.content,

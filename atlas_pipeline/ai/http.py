@@ -4,14 +4,17 @@ Which outcome is which error:
 
     connect, read time-out, cut body, no JSON in a 200    ProviderUnavailable
     408, 429, 5xx (529 too)                               ProviderUnavailable, ``retry_after`` in its detail if given
+    any other 1xx, 2xx; 409, 425; an error in a 200       ProviderUnavailable
     401, 402, 403                                         AccessRefused
     404, 3xx                                              NotConfigured: URL or model are wrong, for every mail alike
-    any other 4xx                                         InvalidAnswer: this request is not wanted
+    413, 422                                              InvalidAnswer: this very request is not wanted
+    400 and any other 4xx                                 NotConfigured: model, parameters or account; no mail's fault
 """
 
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +26,7 @@ import httpx
 from atlas_pipeline.ai.retry_after import seconds_to_wait
 from atlas_pipeline.errors import AccessRefused, InvalidAnswer, NotConfigured, ProviderUnavailable
 
+_GRACE_SECONDS = 0.5
 MAX_BODY_BYTES = 16 * 1024 * 1024
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
@@ -49,33 +53,53 @@ class JsonApi:
             raise NotConfigured("provider_url_not_https")
         if not all(value.isascii() and value.isprintable() for value in self.headers.values()):
             raise NotConfigured("provider_key_malformed")
-        self._client = httpx.Client(base_url=self.base_url, headers=self.headers, transport=self.transport)
+        self._client = self._fresh()
+
+    def _fresh(self) -> httpx.Client:
+        return httpx.Client(base_url=self.base_url, headers=self.headers, transport=self.transport)
 
     def close(self) -> None:
         """Close the connections kept alive."""
         self._client.close()
 
+    def _hang_up(self, client: httpx.Client) -> None:
+        """Cut a call that trickles on: httpx's time-outs begin anew with every byte, in headers too.
+
+        Other calls over the same connections are cut with it, and asked again.
+        """
+        if self.transport is None:
+            self._client = self._fresh() if self._client is client else self._client
+            client.close()
+
     def post(self, path: str, payload: Mapping[str, object], *, timeout_seconds: float) -> dict[str, Any]:
         """The JSON object answered with 200, asked for once."""
         body = json.dumps(payload).encode("ascii")  # escapes every non-ASCII character, so that none can fail to encode
         deadline = time.monotonic() + timeout_seconds
+        client = self._client
+        clock = threading.Timer(timeout_seconds + _GRACE_SECONDS, self._hang_up, [client])
+        clock.daemon = True
+        clock.start()
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         try:
-            with self._client.stream("POST", path, content=body, headers=headers, timeout=timeout_seconds) as response:
+            with client.stream("POST", path, content=body, headers=headers, timeout=timeout_seconds) as response:
                 self._check_status(response)
                 return _read_object(response, deadline)
         except httpx.TimeoutException:
             raise ProviderUnavailable("provider_timed_out", seconds=timeout_seconds) from None
         except httpx.ConnectError:
             raise ProviderUnavailable("provider_unreachable") from None
-        except httpx.RequestError:
+        except (httpx.RequestError, httpx.StreamError, RuntimeError, OSError):  # the last two: hung up by us
+            if time.monotonic() > deadline:
+                raise ProviderUnavailable("provider_timed_out", seconds=timeout_seconds) from None
             raise ProviderUnavailable("provider_cut_off") from None
+        finally:
+            clock.cancel()
 
     def _check_status(self, response: httpx.Response) -> None:
         status = response.status_code
         if status == 200:
             return
-        if status in {408, 429} or status >= 500:
+        if status in {408, 409, 425, 429} or status >= 500 or status < 300:
             code = "provider_rate_limited" if status == 429 else "provider_overloaded"
             wait = seconds_to_wait(response.headers.get("Retry-After"), self.now())
             raise ProviderUnavailable(code, status=status, retry_after=wait)
@@ -83,7 +107,8 @@ class JsonApi:
             raise AccessRefused("provider_access_refused", status=status)
         if status == 404 or 300 <= status < 400:
             raise NotConfigured("provider_url_or_model_unknown", status=status)
-        raise InvalidAnswer("provider_request_rejected", status=status)
+        error = InvalidAnswer if status in {413, 422} else NotConfigured
+        raise error("provider_request_rejected", status=status)
 
 
 def _read_object(response: httpx.Response, deadline: float) -> dict[str, Any]:
@@ -101,4 +126,6 @@ def _read_object(response: httpx.Response, deadline: float) -> dict[str, Any]:
         raise ProviderUnavailable("provider_body_invalid") from None
     if not isinstance(value, dict):
         raise ProviderUnavailable("provider_body_invalid")
+    if value.get("error") is not None and not {"choices", "content", "data"} & value.keys():
+        raise ProviderUnavailable("provider_error_answered")
     return value

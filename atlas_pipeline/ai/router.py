@@ -12,10 +12,12 @@ route is: is the provider resting (``breaker``), is there money (``budget``), is
 from __future__ import annotations
 
 import random
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -25,7 +27,14 @@ from atlas_pipeline.ai.local import CLASSIFIER, EMBEDDER
 from atlas_pipeline.ai.provider import Batch, CompletionProvider, EmbeddingProvider
 from atlas_pipeline.ai.providers import Providers
 from atlas_pipeline.ai.routing import ROOM, BudgetSpec, RouteSpec, Routing, TaskSpec
-from atlas_pipeline.errors import AtlasError, InvalidAnswer, NotConfigured, ProviderUnavailable, TransientError
+from atlas_pipeline.errors import (
+    AtlasError,
+    DatabaseUnavailable,
+    InvalidAnswer,
+    NotConfigured,
+    ProviderUnavailable,
+    TransientError,
+)
 from atlas_pipeline.model import Completion, CompletionRequest, Embeddings
 from atlas_pipeline.text import clean_text
 
@@ -35,6 +44,7 @@ EMBEDDING = "embedding"
 LOCAL = "local"
 MAX_CALLS = 3
 MAX_WAIT_SECONDS = 20.0
+MAX_TOKENS = 200_000
 REMINDER = "\n\nYour previous answer was unusable. Answer exactly as described above and add nothing to it."
 _FINAL_CODES = {"answer_refused", "provider_request_rejected", "ai_budget_of_message_spent"}
 # Asking again in a second would bring the same.
@@ -95,13 +105,35 @@ class CallRecord:
 
 @dataclass
 class Guard:
-    """What lasts longer than one routing: a breaker a provider."""
+    """What lasts longer than one routing: breakers, places, and the calls that are under way.
+
+    A breaker is a provider's and model's: a model that a provider does not know says nothing of its others.
+    """
 
     breakers: dict[str, Breaker] = field(default_factory=dict)
+    rooms: dict[tuple[str, int], threading.BoundedSemaphore] = field(default_factory=dict)
+    under_way: Counter[str | None] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
+    def room(self, provider: str, size: int) -> threading.BoundedSemaphore:
+        """The places of a provider; another size makes others, and calls in the old ones end there."""
+        with self.lock:
+            return self.rooms.setdefault((provider, size), threading.BoundedSemaphore(size))
+
+    @contextmanager
+    def counted(self, budget: Budget, message_key: str | None) -> Iterator[None]:
+        """Hold a call's place in the budget while it is not written down yet. Raises what ``Budget.check`` raises."""
+        with self.lock:
+            budget.check(message_key, day=self.under_way[None], message=self.under_way[message_key])
+            self.under_way.update({None, message_key})
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.under_way.subtract({None, message_key})
+
     def breaker(self, name: str, routing: Routing | None) -> Breaker:
-        """This provider's, under the limits of now."""
+        """That of ``provider/model``, under the limits of now."""
         failures, rest = (routing.breaker.failures, routing.breaker.rest_seconds) if routing else (5, 60.0)
         with self.lock:
             found = self.breakers.setdefault(name, Breaker(failures, rest))
@@ -125,8 +157,6 @@ class Router:
     closer: Callable[[], None] | None = field(default=None, repr=False)
     sleep: Callable[[float], None] = time.sleep
     jitter: Callable[[], float] = random.random
-    _rooms: dict[str, threading.BoundedSemaphore] = field(default_factory=dict, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def complete(self, request: CompletionRequest) -> Completion:
         """The first usable answer; errors as ``judged``."""
@@ -144,6 +174,8 @@ class Router:
         for route in self.routes.get(request.task, ()) if routes is None else routes:
             try:
                 return self._on_route(route, route.fitted(request), read)
+            except DatabaseUnavailable:  # of ours: another provider would not be noted down either
+                raise
             except AtlasError as error:
                 failures.append(error)
         if not failures:
@@ -158,7 +190,7 @@ class Router:
         except InvalidAnswer as error:
             if error.code in _FINAL_CODES:
                 raise
-        again = replace(request, system=request.system + REMINDER, max_tokens=4 * request.max_tokens)
+        again = replace(request, system=request.system + REMINDER, max_tokens=min(4 * request.max_tokens, MAX_TOKENS))
         return self._patiently(lambda: self._ask(route, again, read))
 
     def _ask(self, route: Route, request: CompletionRequest, read: Callable[[Completion], T]) -> tuple[T, Completion]:
@@ -206,18 +238,18 @@ class Router:
                 asked = float(error.detail.get("retry_after") or 0.0)
                 if call == MAX_CALLS or asked > MAX_WAIT_SECONDS or error.code in _NOT_NOW:
                     raise
-                self.sleep(min(MAX_WAIT_SECONDS, max(asked, 0.5 * 2 ** (call - 1)) + 0.5 * self.jitter()))
+                self.sleep(max(asked, 0.5 * 2 ** (call - 1)) + 0.5 * self.jitter())
         raise AssertionError("unreachable")
 
     @contextmanager
     def _call(self, task: str, provider: str, model: str, message_key: str | None) -> Iterator[_Call]:
         """Everything around one call of a provider."""
-        breaker = self.guard.breaker(provider, self.routing)
-        if provider != LOCAL:
-            self.budget.check(message_key)
+        paid = provider != LOCAL
+        breaker = self.guard.breaker(f"{provider}/{model}", self.routing) if paid else _NEVER_RESTS
         call = _Call(f"{provider}/{model}")
         code, failure = "ok", None
-        with self._room(provider):
+        counted = self.guard.counted(self.budget, message_key) if paid else nullcontext()
+        with self.guard.room(provider, self._size(provider)), counted:
             breaker.enter()
             started = time.monotonic()
             try:
@@ -239,10 +271,6 @@ class Router:
                         CallRecord(task, provider, call.model, code, *call.tokens, milliseconds, euros, message_key)
                     )
 
-    def _room(self, provider: str) -> threading.BoundedSemaphore:
-        with self._lock:
-            return self._rooms.setdefault(provider, threading.BoundedSemaphore(self._size(provider)))
-
     def _size(self, provider: str) -> int:
         return self.routing.room(provider) if self.routing else ROOM
 
@@ -256,6 +284,9 @@ class Router:
         """How many classifications can usefully be asked side by side: as many as the first route's provider takes."""
         route = next(iter(self.routes.get(CLASSIFICATION, ())), None)
         return 1 if route is None else self._size(route.provider.name)
+
+
+_NEVER_RESTS = Breaker(failures=sys.maxsize, rest_seconds=0.0)
 
 
 @dataclass

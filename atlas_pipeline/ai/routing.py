@@ -58,6 +58,13 @@ class Tasks(_Section):
     embedding: TaskSpec
     completion: TaskSpec
 
+    @field_validator("completion")
+    @classmethod
+    def _writes(cls, task: TaskSpec) -> TaskSpec:
+        if any(route.provider == "local" for route, _seconds in task.routes()):
+            raise ValueError("local_writes_nothing")
+        return task
+
     @field_validator("classification", "completion")
     @classmethod
     def _completes(cls, task: TaskSpec) -> TaskSpec:
@@ -120,6 +127,12 @@ class Routing(_Section):
     def _priced(self) -> Routing:
         if (self.budget.euros_a_day, self.budget.euros_a_message) != (None, None) and not self.prices:
             raise ValueError("budget_in_euros_without_prices")
+        if self.budget.euros_a_day is not None or self.budget.euros_a_message is not None:
+            tasks = (self.tasks.classification, self.tasks.embedding, self.tasks.completion)
+            for task in tasks:
+                for route, _seconds in task.routes():
+                    if route.provider != "local" and self.euros(f"{route.provider}/{route.model}", 1, 1) is None:
+                        raise ValueError(f"price_missing of {route.provider}/{route.model}")
         return self
 
     def room(self, provider: str) -> int:

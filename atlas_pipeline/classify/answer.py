@@ -18,7 +18,7 @@ from atlas_pipeline.text import clean_text
 
 MAX_REASONING = 2_000
 _MAX_CONTENT = 50_000
-_FENCED = re.compile(r"```(?:json)?[ \t]*\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
+_FENCED = re.compile(r"```(?:json)?[ \t]*\r?\n(.*)\n[ \t]*```", re.DOTALL | re.IGNORECASE)
 # What is asked of an API that takes a schema; what comes back is read as strictly as from one that doesn't.
 SCHEMA: dict[str, object] = {
     "type": "object",

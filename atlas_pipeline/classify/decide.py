@@ -5,7 +5,7 @@
     3. the model is asked; an unusable answer is asked for once more, then of the next provider, then InvalidAnswer
     4. confidence below the floor                    → noise                confidence_floor
     5. noise, from the founder, with attachments     → question             noise_override_founder_attachment
-    6. negociation or conseil, from a known client   → run for that client  existing_client_guard
+    6. negociation or conseil, from a known client   → run for that client  existing_client_guard (proven senders alone)
     7. confidence below the uncertainty threshold    → intent stays         classification_uncertain
 
 The names at the right are audit actions; the store writes them. "Antivirus first" is decided before this is called.
@@ -94,7 +94,11 @@ def apply_guards(answer: Answer, model: str, facts: ClassifyFacts, *, floor: flo
     if intent is Intent.NOISE and facts.trust.level is TrustLevel.FOUNDER and facts.has_attachments:
         intent = Intent.QUESTION
         guards.append("noise_override_founder_attachment")
-    if intent in {Intent.NEGOCIATION, Intent.CONSEIL} and facts.tenant_of_requester is not None:
+    if (
+        intent in {Intent.NEGOCIATION, Intent.CONSEIL}
+        and facts.trust.authenticated
+        and facts.tenant_of_requester is not None
+    ):
         intent, tenant = Intent.RUN, facts.tenant_of_requester
         guards.append("existing_client_guard")
     uncertain = answer.confidence < uncertainty

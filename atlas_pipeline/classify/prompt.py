@@ -79,7 +79,7 @@ def build_prompt(
     prompt = _PROMPT.format(
         sender=_SENDERS.get(facts.trust.level, facts.trust.level.value),
         attachments="yes" if facts.has_attachments else "no",
-        client="yes" if facts.tenant_of_requester else "no",
+        client="yes" if facts.tenant_of_requester and facts.trust.authenticated else "no",
         marker=marker,
         data=_data(facts, marker),
         lessons=_lessons(lessons, marker),

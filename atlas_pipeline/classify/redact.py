@@ -7,7 +7,10 @@ import unicodedata
 
 RUN_WORDS = 5
 _WORD = re.compile(r"\w+")
-_IDENTIFIER = re.compile(r"[^\s<>()\[\],;:\"'«»]*(?:@|\d{6,})[^\s<>()\[\],;:\"'«»]*")
+_ADDRESS = re.compile(r"[\w.+%-]+@[\w-]+(?:\.[\w-]+)*")
+# A number, or the grouped pieces of one; letters before and between them belong to it, as in an IBAN.
+_NUMBER = re.compile(r"\b[A-Z]{0,4}\d(?:[ .\u00a0\u202f/-]?[A-Z]{0,2}\d){5,}", re.IGNORECASE)
+_SECRET = re.compile(r"\b(?=\w*\d)(?=\w*[^\W\d_])\w{6,}\b")  # letters and digits in one word
 _GAP = "[…]"
 
 
@@ -36,12 +39,19 @@ def _quoted_runs(reasoning: str, ocr_text: str, body: str) -> list[tuple[int, in
 
 
 def _identifiers(reasoning: str, ocr_text: str, body: str) -> list[tuple[int, int]]:
-    picture, written = _folded(ocr_text), _folded(body)
-    return [
-        match.span()
-        for match in _IDENTIFIER.finditer(reasoning)
-        if _folded(match.group()).strip(".") in picture and _folded(match.group()).strip(".") not in written
-    ]
+    """Addresses, numbers and mixed words, compared without what separates or surrounds them."""
+    found = []
+    for pattern, core in ((_ADDRESS, _folded), (_NUMBER, _joined), (_SECRET, _folded)):
+        picture, written = core(ocr_text), core(body)
+        for match in pattern.finditer(reasoning):
+            identifier = core(match.group()).strip("._-")
+            if identifier and identifier in picture and identifier not in written:
+                found.append(match.span())
+    return found
+
+
+def _joined(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", _folded(text))
 
 
 def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -166,7 +166,7 @@ def decide(parts: Parts, key: str, mail: ParsedMail, judged: Trust, text: OcrTex
         mail, judged, text, tenant=tenant.slug if tenant else None, own=of_requester.slug if of_requester else None
     )
     decision = conclude(parts, facts, key)
-    reasoning = redact_ocr(decision.reasoning, text.reveal(), mail.body_text)
+    reasoning = redact_ocr(decision.reasoning, text.reveal(), f"{mail.subject or ''}\n{mail.body_text}")
     with parts.db.transaction() as conn:
         _store_decision(conn, key, decision, reasoning, mail, how)
     return decision
@@ -175,7 +175,7 @@ def decide(parts: Parts, key: str, mail: ParsedMail, judged: Trust, text: OcrTex
 def conclude(parts: Parts, facts: ClassifyFacts, key: str | None) -> Decision:
     """Classify under the settings; ``key`` is whose budget pays. Raises what the provider layer raises."""
     settings = parts.settings
-    examples = learning.lessons(parts.corrections, parts.local, document_of(facts)) if settings.learn else ()
+    examples = learning.lessons(parts.corrections, parts.local, document_of(facts), but=key) if settings.learn else ()
     return classify(
         facts,
         parts.router,

@@ -49,8 +49,12 @@ def corrections(transaction: Transaction, local: Local) -> list[Corrected]:
             vector = local.vector(gist(document))
             with transaction() as conn:
                 verdicts.store_correction_vector(conn, row["id"], EMBEDDER, vector)
-        found.append(Corrected(f"correction of {row['message_key']}", document, row["intent"], vector))
+        found.append(Corrected(_name(row["message_key"]), document, row["intent"], vector))
     return found
+
+
+def _name(key: str | None) -> str:
+    return f"correction of {key}"
 
 
 def _document(raw: bytes) -> str:
@@ -59,8 +63,9 @@ def _document(raw: bytes) -> str:
     return document_of(ClassifyFacts(mail.subject, mail.body_text, mail.forward, nobody))
 
 
-def lessons(known: Sequence[Corrected], local: Local, document: str) -> list[Lesson]:
-    """The corrected mails nearest to this one, the nearest first."""
+def lessons(known: Sequence[Corrected], local: Local, document: str, *, but: str | None = None) -> list[Lesson]:
+    """The corrected mails nearest to this one, the nearest first; never message ``but`` itself, which would be its own answer."""
+    known = [one for one in known if one.name != _name(but)]
     if not known:
         return []
     vectors = np.array([one.vector for one in known])

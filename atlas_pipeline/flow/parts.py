@@ -89,21 +89,25 @@ class Parts:
             stream_max_bytes=self.settings.clamd_stream_max_bytes,
         )
 
-    @cached_property
+    @property
     def ocr(self) -> Reader:
         """What reads one picture or PDF."""
         settings = self.settings
         return Reader(self.ocr_engine, max_pixels=settings.ocr_max_pixels, max_pages=settings.ocr_max_pages)
 
-    @cached_property
+    @property
     def ocr_engine(self) -> Tesseract:
-        """The OCR engine."""
+        """The OCR engine of now; that its languages are there is asked once for each that the routing file names."""
         settings, routed = self.settings, self.models.routing().ocr
-        return Tesseract(
-            settings.tesseract,
-            settings.ocr_languages or routed.languages,
-            settings.ocr_timeout_seconds or routed.timeout_seconds,
-        )
+        languages = settings.ocr_languages or routed.languages
+        seconds = settings.ocr_timeout_seconds or routed.timeout_seconds
+        if (languages, seconds) not in self._engines:
+            self._engines[languages, seconds] = Tesseract(settings.tesseract, languages, seconds)
+        return self._engines[languages, seconds]
+
+    @cached_property
+    def _engines(self) -> dict[tuple[str, float], Tesseract]:
+        return {}
 
     def read_pictures(self, mail: ParsedMail) -> OcrResult:
         """The text of a mail's pictures and PDFs, in memory only. Raises NotConfigured where no engine is there."""

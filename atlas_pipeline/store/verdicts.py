@@ -98,13 +98,16 @@ def add_ai_call(
 
 def spent_since(conn: Connection, start: datetime) -> tuple[int, float]:
     """Paid calls since a moment, and their price in euros as far as it is known."""
-    return _spent(conn, sql.SQL("at >= %s"), (start,))
+    return _spent(conn, sql.SQL("code <> all(%s) and at >= %s"), (list(_UNPAID), start))
 
 
 def spent_on(conn: Connection, key: str) -> tuple[int, float]:
-    """The same for one message, since an operator last put it back: that order is worth another budget."""
+    """Answers paid for one message, since an operator last put it back: that order is worth another budget.
+
+    A call without an answer is an outage, and no reason to set the message aside.
+    """
     which = sql.SQL(
-        "message_key = %s and at > coalesce((select max(at) from atlas.audit_log "
+        "(code = 'ok' or tokens_out is not null) and message_key = %s and at > coalesce((select max(at) from atlas.audit_log "
         "where message_key = %s and action = 'reprocess'), '-infinity')"
     )
     return _spent(conn, which, (key, key))
@@ -112,10 +115,9 @@ def spent_on(conn: Connection, key: str) -> tuple[int, float]:
 
 def _spent(conn: Connection, which: sql.SQL, values: tuple[object, ...]) -> tuple[int, float]:
     query = sql.SQL(
-        "select count(*) as calls, coalesce(sum(euros), 0) as euros from atlas.ai_calls "
-        "where provider <> 'local' and code <> all(%s) and "
+        "select count(*) as calls, coalesce(sum(euros), 0) as euros from atlas.ai_calls where provider <> 'local' and "
     )
-    row = conn.execute(query + which, (list(_UNPAID), *values)).fetchone()
+    row = conn.execute(query + which, values).fetchone()
     return (int(row["calls"]), float(row["euros"])) if row else (0, 0.0)
 
 

@@ -126,3 +126,19 @@ def test_an_unknown_provider_is_refused(gateway: Callable[..., Gateway]) -> None
 )
 def test_a_tenants_choice_that_makes_no_sense_is_mistral(config: object, active: bool, chosen: tuple[str, str]) -> None:
     assert resolve_tenant_ai(config, active=active) == TenantAi(*chosen)
+
+
+def test_whatever_a_provider_raises_the_next_is_asked(
+    gateway: Callable[..., Gateway], ai_server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = gateway(*ALL)
+
+    def broken(*_arguments: object, **_more: object) -> None:
+        raise ValueError("the mail's words")
+
+    made.providers.completing["mistral"].complete = broken  # type: ignore[method-assign,assignment]
+    ai_server.script = [said("Hello.")]
+    with caplog.at_level(logging.WARNING):
+        assert made.generate_content("write").provider == "anthropic"
+    assert "unexpected_ValueError" in caplog.text
+    assert "the mail's words" not in caplog.text

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import httpx
@@ -40,7 +43,11 @@ def test_retry_after_as_a_date_is_seconds_from_now() -> None:
         (403, AccessRefused, "provider_access_refused"),
         (404, NotConfigured, "provider_url_or_model_unknown"),
         (302, NotConfigured, "provider_url_or_model_unknown"),
-        (400, InvalidAnswer, "provider_request_rejected"),
+        (400, NotConfigured, "provider_request_rejected"),
+        (451, NotConfigured, "provider_request_rejected"),
+        (413, InvalidAnswer, "provider_request_rejected"),
+        (201, ProviderUnavailable, "provider_overloaded"),
+        (409, ProviderUnavailable, "provider_overloaded"),
         (422, InvalidAnswer, "provider_request_rejected"),
     ],
 )
@@ -61,6 +68,7 @@ def test_a_refusal_by_status_is_not_tried_again(
         (Scripted(body=b"[" * 100_000), "provider_body_invalid"),
         (Scripted(body=b"<html>maintenance</html>"), "provider_body_invalid"),
         (Scripted(body=b"[]"), "provider_body_invalid"),
+        (Scripted(body=b'{"error": {"message": "overloaded"}}'), "provider_error_answered"),
         (Scripted(body=b"\xff\xfe\x00"), "provider_body_invalid"),
         (Scripted(body=b'{"choices": []}' * 50, cut=True), "provider_cut_off"),
         (Scripted(body=b"not gzip", headers={"Content-Encoding": "gzip"}), "provider_cut_off"),
@@ -131,3 +139,34 @@ def test_a_url_in_the_clear_or_a_malformed_key_is_refused_before_anything_is_sen
 def test_the_key_is_in_no_repr(mistral: Mistral) -> None:
     assert KEY not in repr(mistral)
     assert KEY not in repr(mistral.api)
+
+
+@pytest.mark.parametrize(
+    "drip",
+    [
+        [b"H"] * 200,  # never a whole header
+        [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1;x="]
+        + [b"a"] * 200,  # an endless chunk extension
+    ],
+    ids=["headers", "chunk extension"],
+)
+def test_a_server_that_trickles_ends_at_the_time_out_wherever_it_does_so(drip: list[bytes]) -> None:
+    """The client's own time-outs begin anew with each byte; ours does not, in headers as little as in the body."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                connection, _address = server.accept()
+                with connection:
+                    for piece in drip:
+                        connection.sendall(piece)
+                        time.sleep(0.1)
+
+        threading.Thread(target=serve, daemon=True).start()
+        api = JsonApi(f"http://127.0.0.1:{server.getsockname()[1]}", {})
+        started = time.monotonic()
+        with pytest.raises(ProviderUnavailable) as caught:
+            api.post("/v1/x", {}, timeout_seconds=0.5)
+        assert caught.value.code == "provider_timed_out"
+        assert time.monotonic() - started < 3
+        api.close()

@@ -316,11 +316,16 @@ def test_a_model_name_or_usage_that_makes_no_sense_is_not_repeated(
     assert (done.model, done.tokens_in, done.tokens_out) == ("mistral/m", None, None)
 
 
-def test_an_agent_that_failed_gave_no_answer(ai_server: ScriptedServer) -> None:
-    ai_server.script = [result("Credit balance is too low", is_error=True)]
-    with pytest.raises(InvalidAnswer) as caught:
+def test_an_agent_whose_api_is_down_is_down_and_one_that_was_cut_short_gave_no_answer(
+    ai_server: ScriptedServer,
+) -> None:
+    """The program reports an overload or a login that ended as a success, in words, with ``is_error``."""
+    ai_server.script = [result("API Error: 529 overloaded", is_error=True)]
+    with pytest.raises(ProviderUnavailable):
         AgentProvider(Agent(ai_server).ask).complete(PLAIN, model="sonnet", timeout_seconds=5)
-    assert caught.value.code == "answer_unfinished"
+    ai_server.script = [result("", subtype="error_max_turns")]
+    with pytest.raises(InvalidAnswer):
+        AgentProvider(Agent(ai_server).ask).complete(PLAIN, model="sonnet", timeout_seconds=5)
 
 
 # Embeddings

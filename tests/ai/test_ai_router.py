@@ -13,9 +13,16 @@ import pytest
 from atlas_pipeline.ai.breaker import Breaker
 from atlas_pipeline.ai.budget import Budget, Spent
 from atlas_pipeline.ai.mistral import Mistral
-from atlas_pipeline.ai.router import CallRecord, Route, Router
+from atlas_pipeline.ai.router import CallRecord, Guard, Route, Router
 from atlas_pipeline.ai.routing import BudgetSpec, RouteSpec, parse
-from atlas_pipeline.errors import AccessRefused, AtlasError, InvalidAnswer, NotConfigured, ProviderUnavailable
+from atlas_pipeline.errors import (
+    AccessRefused,
+    AtlasError,
+    DatabaseUnavailable,
+    InvalidAnswer,
+    NotConfigured,
+    ProviderUnavailable,
+)
 from atlas_pipeline.model import Completion, CompletionRequest
 from tests.fixtures_ai import Scripted, ScriptedServer, chat, patient, routed, vectors
 
@@ -131,7 +138,7 @@ def test_a_provider_that_never_recovers_gets_three_calls_and_no_more(
 
 @pytest.mark.parametrize(
     ("value", "first_wait"),
-    [("2", 2.25), ("0", 0.75), ("-5", 0.75), ("abc", 0.75), ("20", 20.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.75)],
+    [("2", 2.25), ("0", 0.75), ("-5", 0.75), ("abc", 0.75), ("20", 20.25), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.75)],
 )
 def test_retry_after_is_a_floor_and_nonsense_is_ignored(
     mistral: Mistral, ai_server: ScriptedServer, waits: list[float], value: str, first_wait: float
@@ -259,6 +266,47 @@ def test_a_refused_key_is_not_tried_with_every_mail_of_a_range() -> None:
     assert len(provider.asked) == 1
 
 
+def test_a_model_that_a_provider_does_not_know_keeps_nobody_from_its_others() -> None:
+    """A client's odd choice of model must not stop the house's classification."""
+
+    class Choosy(Fixed):
+        def complete(self, request: CompletionRequest, *, model: str, timeout_seconds: float) -> Completion:
+            if model == "gone":
+                raise NotConfigured("provider_url_or_model_unknown")
+            return ANSWER
+
+    provider = Choosy("mistral", ANSWER)
+    router = Router({"classification": [Route(provider, "gone", 1.0), Route(provider, "there", 1.0)]})
+    for _ in range(3):
+        assert router.complete(REQUEST) is ANSWER
+
+
+def test_a_provider_that_asks_for_an_hour_is_left_alone_for_an_hour() -> None:
+    now = [0.0]
+    breaker = Breaker(failures=1, rest_seconds=60, now=lambda: now[0])
+    breaker.leave(ProviderUnavailable("provider_rate_limited", retry_after=3000.0))
+    now[0] = 2999.0
+    with pytest.raises(ProviderUnavailable):
+        breaker.enter()
+    breaker.leave(ProviderUnavailable("provider_rate_limited", retry_after=1e9))
+    now[0] = 2999.0 + 3601
+    breaker.enter()
+
+
+def test_a_call_that_can_not_be_noted_down_is_not_made_again_elsewhere() -> None:
+    """The answer was paid for; the database is ours to mend."""
+
+    def down(_call: CallRecord) -> None:
+        raise DatabaseUnavailable("database_unreachable")
+
+    providers = [Fixed("p0", ANSWER), Fixed("p1", ANSWER)]
+    router = fixed_router(*providers)
+    router.on_call = down
+    with pytest.raises(DatabaseUnavailable):
+        router.complete(REQUEST)
+    assert [len(provider.asked) for provider in providers] == [1, 0]
+
+
 def test_an_outage_costs_a_range_of_mails_five_calls() -> None:
     calls: list[CallRecord] = []
     provider = Fixed("p", ProviderUnavailable("provider_overloaded"))
@@ -307,6 +355,42 @@ def test_what_is_spent_ends_the_calls_before_they_are_made(
         router.complete(request)
     assert (caught.value.code, provider.asked) == (code, [])
     assert isinstance(caught.value, ProviderUnavailable) is (code == "ai_budget_of_day_spent")
+
+
+def test_calls_side_by_side_keep_to_the_budget() -> None:
+    """What is under way counts before it is written down."""
+    spent = [0]
+
+    class Slow(Fixed):
+        def complete(self, request: CompletionRequest, *, model: str, timeout_seconds: float) -> Completion:
+            time.sleep(0.02)
+            return ANSWER
+
+    provider = Slow("mistral", ANSWER)
+
+    def note(_call: CallRecord) -> None:
+        spent[0] += 1
+
+    router = fixed_router(provider)
+    router.on_call = note
+    router.budget = Budget(BudgetSpec(calls_a_day=3), lambda _key: Spent(spent[0]))
+
+    def ask(_number: int) -> bool:
+        try:
+            router.complete(REQUEST)
+        except ProviderUnavailable as error:
+            assert error.code == "ai_budget_of_day_spent"  # noqa: PT017
+            return False
+        return True
+
+    with ThreadPoolExecutor(12) as pool:
+        answered = list(pool.map(ask, range(24)))
+    assert (answered.count(True), spent[0]) == (3, 3)
+
+
+def test_the_places_of_a_provider_are_the_same_after_a_reload() -> None:
+    guard = Guard()
+    assert guard.room("mistral", 2) is guard.room("mistral", 2)
 
 
 def test_local_calls_are_free() -> None:

@@ -48,6 +48,7 @@ def test_the_houses_own_file_says_what_the_specification_says() -> None:
         ),
         ("    timeout_seconds: 30\n    temperature", "    timeout_seconds: soon\n    temperature", "float_parsing"),
         ("provider: claude", "provider: clod", "tasks.completion.provider: literal_error"),
+        ("provider: claude", "provider: local", "tasks.completion: local_writes_nothing"),
         ("provider: claude", "provider: voyage", "tasks.completion: provider_completes_nothing"),
         (
             "    provider: mistral\n    model: mistral-embed",
@@ -75,7 +76,13 @@ def test_a_mistake_is_named_with_its_line_and_place(old: str, new: str, told: st
     (about,) = [problem for problem in said.split("; ") if told in problem]
     line = int(about.partition("line ")[2].partition(":")[0])
     changed = OWN[: OWN.index(old)].count("\n") + 1
-    within = {"missing", "provider_completes_nothing", "provider_embeds_nothing", "embedding_has_no_fallbacks"}
+    within = {
+        "missing",
+        "local_writes_nothing",
+        "provider_completes_nothing",
+        "provider_embeds_nothing",
+        "embedding_has_no_fallbacks",
+    }
     near = range(changed - 4, changed + 3) if any(word in told for word in within) else range(changed, changed + 2)
     assert line in near
 
@@ -114,6 +121,19 @@ def test_a_character_changed_anywhere_is_a_routing_or_a_coded_error(place: int, 
 
 def test_a_budget_in_euros_needs_prices() -> None:
     assert "budget_in_euros_without_prices" in problems(OWN[: OWN.index("prices:")])
+
+
+def test_a_model_without_a_price_is_refused_where_euros_are_counted() -> None:
+    """Else a typing error would lift the limit."""
+    assert "price_missing of mistral/codestral-latest" in problems(
+        OWN.replace("mistral-small-latest", "codestral-latest")
+    )
+    parse(
+        OWN.replace("mistral-small-latest", "codestral-latest")
+        .replace("euros_a_day: 20, ", "")
+        .replace(", euros_a_message: 0.5", ""),
+        "x",
+    )
 
 
 def test_a_file_that_can_not_be_read_is_said(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from tests.fixtures_ai import Scripted, ScriptedServer, chat, routed
 
 FOUNDER = Trust(TrustLevel.FOUNDER, "dmarc")
 OTHER = Trust(TrustLevel.OTHER, "none")
+CONTACT = Trust(TrustLevel.TENANT_CONTACT, "dmarc")
 PLAIN = ClassifyFacts("Sujet", "Bonjour", Forward(found=False), OTHER, "a@b.example")
 
 
@@ -144,9 +145,16 @@ def test_the_floor_comes_before_the_founders_attachment() -> None:
 
 @pytest.mark.parametrize("intent", [Intent.NEGOCIATION, Intent.CONSEIL])
 def test_a_known_clients_negotiation_is_a_run_for_that_client(intent: Intent) -> None:
-    decision = guarded(intent, 0.9, replace(PLAIN, tenant="forwarder", tenant_of_requester="client"))
+    decision = guarded(intent, 0.9, replace(PLAIN, trust=CONTACT, tenant="forwarder", tenant_of_requester="client"))
     assert (decision.intent, decision.classifier_intent, decision.tenant) == (Intent.RUN, intent, "client")
     assert decision.guards == ("existing_client_guard",)
+
+
+@pytest.mark.parametrize("intent", [Intent.NEGOCIATION, Intent.CONSEIL])
+def test_who_only_claims_to_be_a_client_is_none(intent: Intent) -> None:
+    """From is a claim: without an authenticated sender the guard gives no client's work away."""
+    decision = guarded(intent, 0.9, replace(PLAIN, tenant_of_requester="client"))
+    assert (decision.intent, decision.tenant, decision.guards) == (intent, None, ())
 
 
 @pytest.mark.parametrize("intent", [Intent.RUN, Intent.CHANTIER, Intent.QUESTION, Intent.NOISE])
@@ -156,7 +164,7 @@ def test_a_known_clients_other_mails_are_what_they_are(intent: Intent) -> None:
 
 
 def test_below_the_floor_a_known_clients_negotiation_is_noise_not_a_run() -> None:
-    decision = guarded(Intent.NEGOCIATION, 0.4, replace(PLAIN, tenant_of_requester="client"))
+    decision = guarded(Intent.NEGOCIATION, 0.4, replace(PLAIN, trust=CONTACT, tenant_of_requester="client"))
     assert (decision.intent, decision.guards) == (Intent.NOISE, ("confidence_floor", "classification_uncertain"))
 
 

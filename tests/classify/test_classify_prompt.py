@@ -158,8 +158,29 @@ def test_shorter_runs_and_what_the_mail_says_itself_stay() -> None:
 
 def test_addresses_and_long_numbers_of_the_picture_are_redacted_whatever_their_length() -> None:
     reasoning = "Appeler 0612345678 ou écrire à jeanne@prive.example."
-    assert redact_ocr(reasoning, OCR, "") == "Appeler […] ou écrire à […]"
+    assert redact_ocr(reasoning, OCR, "") == "Appeler […] ou écrire à […]."
     assert redact_ocr(reasoning, OCR, "0612345678 jeanne@prive.example") == reasoning
+
+
+@pytest.mark.parametrize(
+    ("picture", "quoted"),
+    [
+        ("paul@secret.example", "paul@secret.example?"),
+        ("paul@secret.example", "`paul@secret.example`"),
+        ("paul@secret.example", "**Paul@Secret.example**"),
+        ("code 481516", "code=481516"),
+        ("code 481516", "481516!"),
+        ("4970 1012 3456 7890", "4970101234567890"),
+        ("0612345678", "06 12 34 56 78"),
+        ("FR76 3000 6000 0112 3456 7890 189", "FR7630006000011234567890189"),
+        ("mot de passe Tulipe2024", "Tulipe2024,"),
+    ],
+)
+def test_what_identifies_somebody_is_redacted_however_it_is_written(picture: str, quoted: str) -> None:
+    told = redact_ocr(f"On lit {quoted} ici.", picture, "Bonjour")
+    assert "[…]" in told
+    assert not set("0123456789@") & set(told)
+    assert redact_ocr(f"On lit {quoted} ici.", picture, picture) == f"On lit {quoted} ici."
 
 
 @given(st.text(), st.text(), st.text())

@@ -76,15 +76,30 @@ def test_the_days_budget_lets_mails_wait_and_tomorrow_they_go_on(bench: Bench) -
 
 
 def test_a_message_that_is_asked_about_for_ever_is_set_aside_and_an_operator_gives_it_more(bench: Bench) -> None:
-    house = budget(bench, "calls_a_message: 2")
+    house = budget(bench, "calls_a_message: 1")
     house.put(letter())
     (key,) = house.discover()
-    house.model.script = [Scripted(delay=0, body=b"{")]  # a broken body, over and over: each may have been paid for
+    house.model.script = [chat("sorry")]
     assert failures(house.intake([key])) == [("classification", key, "ai_budget_of_message_spent")]
-    assert (house.status(key), len(house.model.asked)) == (Status.FAILED, 2)
+    assert (house.status(key), len(house.model.asked)) == (Status.FAILED, 1)
     operator.reprocess(house.parts.db, key, actor="lea", force=False)
     house.model.script = [judged(Intent.QUESTION)]
     assert failures(house.intake([key], run_id="run-2")) == []
+
+
+def test_an_outage_of_a_night_sets_no_message_aside(bench: Bench) -> None:
+    """Calls without an answer cost a message nothing, however many there were."""
+    house = budget(bench, "calls_a_message: 2")
+    house.put(letter())
+    (key,) = house.discover()
+    house.model.script = [Scripted(body=b"{")]
+    for night in range(3):
+        assert failures(bench.again(**house.values).intake([key], run_id=f"run-{night}")) == [
+            ("classification", key, "provider_body_invalid")
+        ]
+    assert house.status(key) is Status.RECEIVED
+    house.model.script = [judged(Intent.QUESTION)]
+    assert failures(bench.again(**house.values).intake([key], run_id="morning")) == []
 
 
 def test_what_a_call_cost_is_on_record(bench: Bench) -> None:
