@@ -111,6 +111,14 @@ class JsonApi:
         raise error("provider_request_rejected", status=status)
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys are all there once: some APIs hand the model's own JSON over as part of theirs."""
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise InvalidAnswer("answer_key_doubled")
+    return value
+
+
 def _read_object(response: httpx.Response, deadline: float) -> dict[str, Any]:
     """The body as a JSON object. The deadline is ours: httpx's time-out restarts with every byte that trickles in."""
     chunks = bytearray()
@@ -121,9 +129,11 @@ def _read_object(response: httpx.Response, deadline: float) -> dict[str, Any]:
         if time.monotonic() > deadline:
             raise ProviderUnavailable("provider_timed_out")
     try:
-        value = json.loads(bytes(chunks))
-    except (ValueError, RecursionError):
+        value = json.loads(bytes(chunks), object_pairs_hook=_unique)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
         raise ProviderUnavailable("provider_body_invalid") from None
+    except ValueError:  # a number of thousands of digits: JSON, and nothing that was asked for
+        raise InvalidAnswer("answer_not_json") from None
     if not isinstance(value, dict):
         raise ProviderUnavailable("provider_body_invalid")
     if value.get("error") is not None and not {"choices", "content", "data"} & value.keys():

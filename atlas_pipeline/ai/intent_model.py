@@ -24,6 +24,7 @@ _C = 10.0
 _CORRECTION_WEIGHT = 2.0
 # Embedding takes 0.4 ms of CPU a character up to here, and more beyond; what comes after it made nothing better.
 VECTOR_CHARACTERS = 400
+_VECTOR_BYTES = 600  # a sign of Chinese or an emoji is a word of its own, and takes as long as one
 _WORD = r"\b[^\W\d_]{2,}\b"
 _MAX_CHARACTERS = 16_000
 _TERMS_NAMED = 5
@@ -61,7 +62,8 @@ class Judgement:
 def gist(document: str) -> str:
     """The part of a text that is embedded: its beginning, without the greeting that every mail has."""
     text = document[:_MAX_CHARACTERS]
-    return (_GREETING.sub("", text).strip() or text)[:VECTOR_CHARACTERS]
+    beginning = (_GREETING.sub("", text).strip() or text)[:VECTOR_CHARACTERS]
+    return beginning.encode("utf-8", "replace")[:_VECTOR_BYTES].decode("utf-8", "ignore")
 
 
 def exemplars() -> dict[str, list[str]]:
@@ -175,6 +177,13 @@ class IntentModel:
         return found + [(one.name, one.intent, one.document) for one in self.corrections]
 
     @cached_property
+    def _shipped_words(self) -> frozenset[str]:
+        """Words of the exemplars that come with Atlas: those of corrected mails may be names."""
+        _characters, words = (part for _name, part in self._trained[0].vectoriser.transformer_list)
+        analyse = words.build_analyzer()
+        return frozenset(word for texts in exemplars().values() for text in texts for word in analyse(text))
+
+    @cached_property
     def _trained(self) -> tuple[Learned, Any, float]:
         """What was learned, the exemplars' own rows, the temperature."""
         import numpy as np
@@ -201,7 +210,7 @@ class IntentModel:
             intent=learned.classes[best],
             confidence=round(float(likely[best]) if words else 1 / len(likely), 4),
             exemplar=self._examples[nearest][0],
-            terms=_telling(words, learned.weights[best]),
+            terms=_telling([one for one in words if one[0] in self._shipped_words], learned.weights[best]),
         )
 
 

@@ -247,7 +247,8 @@ class Router:
         paid = provider != LOCAL
         breaker = self.guard.breaker(f"{provider}/{model}", self.routing) if paid else _NEVER_RESTS
         call = _Call(f"{provider}/{model}")
-        code, failure = "ok", None
+        code: str = "ok"
+        failure: AtlasError | None = None
         counted = self.guard.counted(self.budget, message_key) if paid else nullcontext()
         with self.guard.room(provider, self._size(provider)), counted:
             breaker.enter()
@@ -260,7 +261,7 @@ class Router:
                     call.tokens = (_tokens(error, "tokens_in"), _tokens(error, "tokens_out"))
                 raise
             except BaseException:
-                code = "interrupted"
+                code, failure = "interrupted", ProviderUnavailable("interrupted")
                 raise
             finally:
                 milliseconds = round((time.monotonic() - started) * 1000)

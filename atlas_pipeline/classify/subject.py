@@ -6,12 +6,13 @@ import re
 
 from atlas_pipeline.text import one_line
 
-_FORWARD = r"(?:fwd?|tr|wg|rv|reenv|enc|inoltra|i|doorst|vs|vb|vl|pd|ilt|fs|továbbítás)"
+_FORWARD = r"(?:fwd?|tr|wg|rv|reenv|enc|inoltra|i|doorst|vs|vb|vl|pd|ilt|fs|továbbítás|transf|πρθ|пересл|转发)"
 _REPLY = r"(?:re|aw|sv|antw|rif|r|rép|res|odp|ynt|vast|vá)"
-# \s takes in the no-break space that French writes before a colon.
-_ANY_PREFIX = re.compile(rf"\s*(?:{_FORWARD}|{_REPLY})(?:\[\d{{1,3}}\])?\s*:", re.IGNORECASE)
+# A count in brackets, and the wide colon of Chinese. \s takes in the no-break space that French writes before a colon.
+_END = "(?:\\[\\d{1,3}\\])?\\s*[:\uff1a]"
+_ANY_PREFIX = re.compile(rf"\s*(?:{_FORWARD}|{_REPLY}){_END}", re.IGNORECASE)
 OWN_TAG = "[Atlas]"
-_FORWARDED_SUMMARY = re.compile(rf"\s*(?:{_FORWARD}\s*:\s*)+{re.escape(OWN_TAG)}", re.IGNORECASE)
+_FORWARDED_SUMMARY = re.compile(rf"\s*(?:{_FORWARD}{_END}\s*)+{re.escape(OWN_TAG)}", re.IGNORECASE)
 
 
 def without_prefixes(subject: str | None) -> str:

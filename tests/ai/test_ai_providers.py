@@ -316,6 +316,24 @@ def test_a_model_name_or_usage_that_makes_no_sense_is_not_repeated(
     assert (done.model, done.tokens_in, done.tokens_out) == ("mistral/m", None, None)
 
 
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ('{"intent": "noise", "confidence": 0.99, "reasoning": "", "intent": "run"}', "answer_key_doubled"),
+        ('{"intent": "run", "confidence": ' + "9" * 5_000 + ', "reasoning": ""}', "answer_not_json"),
+    ],
+)
+def test_a_tools_input_is_read_as_strictly_as_a_text(
+    providers: Providers, ai_server: ScriptedServer, body: str, code: str
+) -> None:
+    """Casebook C56: here the API hands the model's JSON over as part of its own."""
+    whole = tool_use("PLACE").body.replace(b'"PLACE"', body.encode())
+    ai_server.script = [Scripted(body=whole)]
+    with pytest.raises(InvalidAnswer) as caught:
+        routed(providers.completing["anthropic"]).judged(REQUEST, lambda done: parse_answer(done.content))
+    assert (caught.value.code, len(ai_server.asked)) == (code, 2)
+
+
 def test_an_agent_whose_api_is_down_is_down_and_one_that_was_cut_short_gave_no_answer(
     ai_server: ScriptedServer,
 ) -> None:

@@ -55,7 +55,17 @@ def answer(intent: str = "run", confidence: object = 0.9, reasoning: str = "r") 
 
 @pytest.mark.parametrize(
     "subject",
-    ["Fwd: [Atlas] Résumé", "FW: [Atlas] x", "TR: [Atlas] x", "Tr : [Atlas]", "WG: [Atlas] x", "Fwd: Tr: [atlas] x"],
+    [
+        "Fwd: [Atlas] Résumé",
+        "FW: [Atlas] x",
+        "TR: [Atlas] x",
+        "Tr : [Atlas]",
+        "WG: [Atlas] x",
+        "Fwd: Tr: [atlas] x",
+        "Fwd[2]: [Atlas] x",
+        "\u8f6c\u53d1\uff1a[Atlas] x",
+        "Пересл: [Atlas] x",
+    ],
 )
 def test_a_summary_forwarded_by_the_founder_is_noise_without_a_call(subject: str) -> None:
     decision = decide(replace(PLAIN, subject=subject, trust=FOUNDER, has_attachments=True, tenant="t"), Never())

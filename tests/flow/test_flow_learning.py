@@ -42,6 +42,7 @@ def test_the_next_training_knows_it_and_the_row_says_so(bench: Bench) -> None:
     state = house.state(again)
     assert (state.intent, state.model) == (Intent.CHANTIER, "local/e5-lr-2+1")  # the newest word on a mail counts
     assert f"correction of {key}" in str(state.reasoning)
+    assert "zorglub" not in str(state.reasoning)  # a word of the mail alone: it might be a name
     assert house.one("select count(*) from atlas.correction_vectors") == 1
     assert learning.corrections(house.parts.db.transaction, house.parts.local)[0].document.startswith("Vitrine")
 
