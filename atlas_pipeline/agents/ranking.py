@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# Pieces of words bridge inflections, typing errors and the words that French and English share. The weight beside the vector's
-# nearness was measured by tests/benchmarks/scars.py.
+# Pieces of words bridge inflections, typing errors and the words that French and English share. They count as much as the vector:
+# measured by tests/benchmarks/scars.py.
 _PIECES = (3, 5)
-_PIECES_WEIGHT = 0.8
 
 
 def best_first(about: str, near: Mapping[int, tuple[str, float]], by_words: Mapping[int, str]) -> list[str]:
@@ -30,7 +29,7 @@ def best_first(about: str, near: Mapping[int, tuple[str, float]], by_words: Mapp
     except ValueError:  # not one word in any of them
         return [lesson for _away, lesson in sorted(zip(-nearness, texts.values(), strict=True))]
     shared = (pieces @ vectoriser.transform([about]).T).toarray().ravel()
-    scores = _levelled(nearness) + _PIECES_WEIGHT * _levelled(shared)
+    scores = _levelled(nearness) + _levelled(shared)
     return [lesson for _score, _scar, lesson in sorted(zip(-scores, texts, texts.values(), strict=True))]
 
 
