@@ -6,4 +6,7 @@ fetching    bodies, once each              understanding   what they say        
 pulse       whether the mailbox is read
 spawning    one agent for one message      releasing   deploy and checks        recapping   the last decision, the outbox
 watching    what was left behind           operator    what a human may order
+models      the router, as configured      learning    what operators corrected  writing     reply drafts, the dialogue
+briefing    what an agent is told          teaching    its registry and lessons  domains     who writes for what
+legacy      the older way to call an agent
 """
