@@ -366,7 +366,8 @@ def test_nothing_is_left_after_an_interrupt_in_the_middle_of_a_look(web: WebServ
     finally:
         signal.signal(signal.SIGALRM, old)
     assert children
-    assert not any(is_running(child.pid) for child in children)
+    # What was killed is gone a moment later on a busy machine, and so is a worker that the database happened to start meanwhile.
+    wait_until(lambda: not any(is_running(child.pid) for child in children), 20)
 
 
 def test_nothing_is_left_after_the_checker_itself_was_killed(web: WebServer) -> None:
