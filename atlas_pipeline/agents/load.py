@@ -39,7 +39,7 @@ COLUMNS: dict[str, int | None] = {
     "content_md": None,
     "prompt_domains": 255,
 }
-_CODENAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*", re.ASCII)
+CODENAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*", re.ASCII)
 
 
 def load_registry() -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ def _agent(entry: object, index: int) -> dict[str, Any]:
     ring = entry["orbite"]
     if isinstance(ring, bool) or not isinstance(ring, int) or ring not in {1, 2, 3}:
         raise NotConfigured("registry_orbite_invalid", entry=index)
-    if not _CODENAME.fullmatch(agent["codename"]):
+    if not CODENAME.fullmatch(agent["codename"]):
         raise NotConfigured("registry_codename_invalid", entry=index)
     if agent["group_name"] not in FAMILIES:
         raise NotConfigured("registry_family_unknown", entry=index)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from atlas_pipeline.ai.providers import Providers
 from atlas_pipeline.ai.router import Route, Router
@@ -43,8 +44,10 @@ class TenantAi:
     model: str
 
 
-def resolve_tenant_ai(config: object, *, active: bool) -> TenantAi:
-    """A tenant's choice, from its ``ai_config`` (``{"provider": …, "model": …}``).
+def resolve_tenant_ai(
+    config: object, *, active: bool, models: Mapping[str, str] = MappingProxyType(DEFAULT_MODELS)
+) -> TenantAi:
+    """A tenant's choice, from its ``ai_config`` (``{"provider": …, "model": …}``); ``models`` are the providers' default ones.
 
     Unknown, inactive or broken is Mistral with its default model: a tenant's odd settings must not leave it without an answer.
     """
@@ -52,8 +55,8 @@ def resolve_tenant_ai(config: object, *, active: bool) -> TenantAi:
     provider = values.get("provider", ORDER[0])
     model = values.get("model")
     if not isinstance(provider, str) or provider not in DEFAULT_MODELS or not isinstance(model, str | None):
-        return TenantAi(ORDER[0], DEFAULT_MODELS[ORDER[0]])
-    return TenantAi(provider, model or DEFAULT_MODELS[provider])
+        return TenantAi(ORDER[0], models[ORDER[0]])
+    return TenantAi(provider, model or models[provider])
 
 
 @dataclass(frozen=True)

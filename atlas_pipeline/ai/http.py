@@ -31,6 +31,11 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
+def is_confidential(url: httpx.URL) -> bool:
+    """Whether nobody on the way reads what is sent there: TLS, or this very machine."""
+    return bool(url.host) and (url.scheme == "https" or (url.scheme == "http" and url.host in _LOOPBACK))
+
+
 @dataclass
 class JsonApi:
     """A provider's base URL and the way to reach it. Thread-safe; ``close`` it when done.
@@ -49,7 +54,7 @@ class JsonApi:
             url = httpx.URL(self.base_url)
         except httpx.InvalidURL:
             raise NotConfigured("provider_url_invalid") from None
-        if not url.host or not (url.scheme == "https" or (url.scheme == "http" and url.host in _LOOPBACK)):
+        if not is_confidential(url):
             raise NotConfigured("provider_url_not_https")
         if not all(value.isascii() and value.isprintable() for value in self.headers.values()):
             raise NotConfigured("provider_key_malformed")

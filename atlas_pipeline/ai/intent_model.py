@@ -79,13 +79,14 @@ def digest(text: str) -> str:
 
 @dataclass(frozen=True)
 class Learned:
-    """What was learned of texts and their vectors: one weight a class and feature, one offset a class."""
+    """What was learned of texts and their vectors: one weight a class and feature, one offset a class; ``rows`` are the texts' own."""
 
     classes: tuple[str, ...]
     vectoriser: Any
     centre: Any
     weights: Any
     offsets: Any
+    rows: Any
 
     @cached_property
     def words(self) -> tuple[int, Any]:
@@ -104,21 +105,24 @@ class Learned:
 
     def features(self, texts: Sequence[str], vectors: Any) -> Any:
         """One sparse row a text."""
-        return _features(self.vectoriser, self.centre, texts, vectors)
+        return _features(self.vectoriser.transform(_bounded(texts)), self.centre, vectors)
 
     def scores(self, rows: Any) -> Any:
         """One score a class for each row of ``features``."""
         return rows @ self.weights.T + self.offsets
 
 
-def _features(vectoriser: Any, centre: Any, texts: Sequence[str], vectors: Any) -> Any:
-    """TF-IDF, and the vector seen from the middle of all, since E5's lie close together."""
+def _bounded(texts: Sequence[str]) -> list[str]:
+    return [text[:_MAX_CHARACTERS] for text in texts]
+
+
+def _features(counted: Any, centre: Any, vectors: Any) -> Any:
+    """TF-IDF (``counted``), and the vector seen from the middle of all, since E5's lie close together."""
     import numpy as np
     from scipy.sparse import csr_matrix, hstack
 
     seen = np.asarray(vectors, dtype=np.float64) - centre
     seen /= np.maximum(np.linalg.norm(seen, axis=1, keepdims=True), 1e-9)
-    counted = vectoriser.transform([text[:_MAX_CHARACTERS] for text in texts])
     return hstack([counted, csr_matrix(seen * _VECTOR_WEIGHT)]).tocsr()
 
 
@@ -137,9 +141,9 @@ def learn(texts: Sequence[str], vectors: Any, intents: Sequence[str], importance
         TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), **common),
         TfidfVectorizer(ngram_range=(1, 2), token_pattern=_WORD, **common),
     )
-    vectoriser.fit([text[:_MAX_CHARACTERS] for text in texts])
+    counted = vectoriser.fit_transform(_bounded(texts))
     centre = np.asarray(vectors, dtype=np.float64).mean(axis=0)
-    rows = _features(vectoriser, centre, texts, vectors)
+    rows = _features(counted, centre, vectors)
     strengths, directions = np.linalg.eigh((rows @ rows.T).toarray())
     kept = strengths > strengths.max() * 1e-10
     lengths, directions = np.sqrt(strengths[kept]), directions[:, kept]
@@ -147,7 +151,7 @@ def learn(texts: Sequence[str], vectors: Any, intents: Sequence[str], importance
     classifier.fit(directions * lengths, list(intents), sample_weight=importance)
     weights = (rows.T @ ((directions / lengths) @ classifier.coef_.T)).T
     classes = tuple(str(one) for one in classifier.classes_)
-    return Learned(classes, vectoriser, centre, weights, classifier.intercept_)
+    return Learned(classes, vectoriser, centre, weights, classifier.intercept_, rows)
 
 
 def probabilities(scores: Any, temperature: float) -> Any:
@@ -177,40 +181,49 @@ class IntentModel:
         return found + [(one.name, one.intent, one.document) for one in self.corrections]
 
     @cached_property
-    def _shipped_words(self) -> frozenset[str]:
-        """Words of the exemplars that come with Atlas: those of corrected mails may be names."""
+    def _shipped_words(self) -> frozenset[str] | None:
+        """Words of the exemplars that come with Atlas: those of corrected mails may be names. None where there are no others."""
+        if not self.corrections:
+            return None
         _characters, words = (part for _name, part in self._trained[0].vectoriser.transformer_list)
         analyse = words.build_analyzer()
-        return frozenset(word for texts in exemplars().values() for text in texts for word in analyse(text))
+        shipped = self._examples[: -len(self.corrections)]
+        return frozenset(word for _name, _intent, text in shipped for word in analyse(text))
 
     @cached_property
-    def _trained(self) -> tuple[Learned, Any, float]:
-        """What was learned, the exemplars' own rows, the temperature."""
+    def _trained(self) -> tuple[Learned, float]:
+        """What was learned, and the temperature."""
         import numpy as np
 
         shipped = np.load(str(files("atlas_pipeline.ai").joinpath("exemplar_vectors.npz")), allow_pickle=False)
         known = dict(zip(shipped["digests"].tolist(), shipped["vectors"], strict=True))
         texts = [text for _name, _intent, text in self._examples]
         own = len(texts) - len(self.corrections)
-        found = [known[digest(text)] if digest(text) in known else self.embed(gist(text)) for text in texts[:own]]
+        found = []
+        for text in texts[:own]:
+            vector = known.get(digest(text))
+            found.append(self.embed(gist(text)) if vector is None else vector)
         vectors = np.array([*found, *(one.vector for one in self.corrections)], dtype=np.float64)
         importance = np.array([1.0] * own + [_CORRECTION_WEIGHT] * len(self.corrections))
         learned = learn(texts, vectors, [intent for _name, intent, _text in self._examples], importance)
-        return learned, learned.features(texts, vectors), float(shipped["temperature"])
+        return learned, float(shipped["temperature"])
 
     def judge(self, document: str) -> Judgement:
         """The likeliest intent. A text without a word that was ever learned stands for nothing, below every threshold."""
-        learned, rows, temperature = self._trained
+        learned, temperature = self._trained
         row = learned.features([document], [self.embed(gist(document))])
         likely = probabilities(learned.scores(row), temperature)[0]
         best = int(likely.argmax())
-        nearest = int((rows @ row.T).toarray().ravel().argmax())
+        nearest = int((learned.rows @ row.T).toarray().ravel().argmax())
         words = learned.words_of(row)
         return Judgement(
             intent=learned.classes[best],
             confidence=round(float(likely[best]) if words else 1 / len(likely), 4),
             exemplar=self._examples[nearest][0],
-            terms=_telling([one for one in words if one[0] in self._shipped_words], learned.weights[best]),
+            terms=_telling(
+                [one for one in words if self._shipped_words is None or one[0] in self._shipped_words],
+                learned.weights[best],
+            ),
         )
 
 

@@ -35,7 +35,7 @@ class Local:
     ``corrections`` is asked once, before the first judgement, for what operators corrected.
     """
 
-    corrections: Callable[[Local], Sequence[Corrected]] = lambda _local: ()
+    corrections: Callable[[], Sequence[Corrected]] = tuple
     name: str = "local"
     batch: Batch = _BATCH
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
@@ -74,7 +74,7 @@ class Local:
 
     @cached_property
     def _intents(self) -> IntentModel:
-        return IntentModel(self.vector, self.corrections(self))
+        return IntentModel(self.vector, self.corrections())
 
     @cached_property
     def _e5(self) -> Any:

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
-from atlas_pipeline.ai import chat_completions, vectors
-from atlas_pipeline.ai.http import JsonApi
+from atlas_pipeline.ai.chat_completions import ChatCompletions
 from atlas_pipeline.ai.provider import Batch
-from atlas_pipeline.model import AnswerFormat, Completion, CompletionRequest, Embeddings
+from atlas_pipeline.model import AnswerFormat
 
 URL = "https://api.mistral.ai"
-_DIALECT = chat_completions.Dialect("max_tokens", AnswerFormat.OBJECT)
-
-# One request takes about 16k tokens in all; a French text has about three characters a token.
-_BATCH = Batch(texts=64, characters=24_000, text_characters=8_000)
 
 
-@dataclass
-class Mistral:
-    """Both provider Protocols over one API."""
+class Mistral(ChatCompletions):
+    """Both provider Protocols."""
 
-    api: JsonApi = field(repr=False)
-    name: str = "mistral"
-    batch: Batch = _BATCH
-
-    def complete(self, request: CompletionRequest, *, model: str, timeout_seconds: float) -> Completion:
-        """Ask the chat model once (see ``CompletionProvider``)."""
-        return chat_completions.chat(
-            self.api, _DIALECT, self.name, request, model=model, timeout_seconds=timeout_seconds
-        )
-
-    def embed(self, texts: Sequence[str], *, model: str, timeout_seconds: float) -> Embeddings:
-        """One vector a text (see ``EmbeddingProvider``)."""
-        return vectors.embed(self.api, self.name, list(texts), model=model, timeout_seconds=timeout_seconds, more={})
+    name = "mistral"
+    # One request takes about 16k tokens in all; a French text has about three characters a token.
+    batch = Batch(texts=64, characters=24_000, text_characters=8_000)
+    max_tokens_name = "max_tokens"
+    answer_format = AnswerFormat.OBJECT

@@ -1,7 +1,7 @@
 """Which provider and model serves which task. The one way to a model for everything that runs in Python.
 
 A task has a list of routes; the next is tried when one fails, and the completion names who really answered. One call of a
-route is: is the provider resting (``breaker``), is there money (``budget``), is there room (``at_once``), ask, note the call.
+route is: wait for a place (``at_once``), is there money (``budget``), is the model resting (``breaker``), ask, note the call.
 
     ProviderUnavailable   asked again, MAX_CALLS times in all, ``Retry-After`` as a floor; above MAX_WAIT_SECONDS not at all
     an unusable answer    asked once more with a reminder and four times the tokens
@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from atlas_pipeline.ai.breaker import Breaker
@@ -195,7 +196,6 @@ class Router:
 
     def _ask(self, route: Route, request: CompletionRequest, read: Callable[[Completion], T]) -> tuple[T, Completion]:
         name = route.provider.name
-        done: Completion | None = None
         with self._call(request.task, name, route.model, request.message_key) as call:
             done = route.provider.complete(request, model=route.model, timeout_seconds=route.timeout_seconds)
             call.model, call.tokens = done.model, (done.tokens_in, done.tokens_out)
@@ -218,7 +218,7 @@ class Router:
                 return found
 
         for batch in _batches(texts, route.provider.batch):
-            found = self._patiently(lambda batch=batch: ask(batch))  # type: ignore[misc]  # the batch of this turn
+            found = self._patiently(partial(ask, batch))
             model = found.model
             vectors += found.vectors
             tokens += found.tokens or 0

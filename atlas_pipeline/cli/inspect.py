@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from atlas_pipeline.classify.redact import redact_ocr
 from atlas_pipeline.cli.common import plain, settings_now
 from atlas_pipeline.cli.tenants import read_tenant
 from atlas_pipeline.errors import AtlasError, Refused
@@ -22,7 +21,7 @@ from atlas_pipeline.flow.understanding import read_mail
 from atlas_pipeline.mailbox import trust
 from atlas_pipeline.model import Address, Forward, ParsedMail, ScanResult, Tenant, Trust, Verdict
 from atlas_pipeline.ocr.text import OcrText
-from atlas_pipeline.scan.mail import scan_mail
+from atlas_pipeline.scan.mail import scan_parsed
 from atlas_pipeline.text import clean_json, visible
 
 # A mail over the limit is never fetched, so that nothing of it is known.
@@ -116,7 +115,7 @@ def _forward(forward: Forward) -> dict[str, Any]:
 
 def _add_scan(parts: Parts, raw: bytes, mail: ParsedMail, facts: dict[str, Any]) -> bool:
     try:
-        verdict = scan_mail(raw, mail.parts, parts.scanner, texts=mail.texts, read_whole=mail.read_whole)
+        verdict = scan_parsed(raw, mail, parts.scanner)
     except AtlasError as error:
         facts["error"] = error.code
         facts["scan"] = {"verdict": Verdict.ERROR.value, "signature": None, "code": error.code}
@@ -164,7 +163,7 @@ def _classification(
         "confidence": decision.confidence,
         "model": decision.model,
         "guards": list(decision.guards),
-        "reasoning": redact_ocr(decision.reasoning, text.reveal(), mail.body_text),
+        "reasoning": decision.reasoning,
     }
 
 

@@ -112,7 +112,7 @@ def brief(conn: Connection, state: Tracking, attempt: int, *, language: str) -> 
     agents = registry.active(conn)
     words = frozenset(_WORD.findall(f"{message['subject'] or ''} {message['body_text'] or ''}".lower()[:_WORDS_FROM]))
     chosen = designate(state.intent, state.tenant, agents, words)
-    row = registry.persona(conn, chosen.codename)
+    row = next((agent for agent in agents if agent["codename"] == chosen.codename), None)
     if row is None:
         raise PermanentError("agent_unknown", codename=chosen.codename)
     before = (

@@ -6,13 +6,14 @@ import hashlib
 import hmac
 import json
 import logging
-import re
 import time
 from dataclasses import dataclass
 
 import httpx
 
 from atlas_pipeline.agents.designate import DOMAINS, agents_for_domain
+from atlas_pipeline.agents.load import CODENAME
+from atlas_pipeline.ai.http import is_confidential
 from atlas_pipeline.errors import AtlasError, NotConfigured, ProviderUnavailable
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.store import registry
@@ -24,8 +25,6 @@ log = logging.getLogger(__name__)
 PATH = "/api/agents"
 TIMEOUT_SECONDS = 5.0
 _MAX_BYTES = 1_000_000
-_CODENAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*", re.ASCII)
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def signature(secret: str, target: str, moment: str) -> str:
 
 def _asked(base: str, secret: str, domain: str, transport: httpx.BaseTransport | None) -> tuple[str, ...]:
     url = httpx.URL(base)
-    if url.scheme != "https" and url.host not in _LOOPBACK:
+    if not is_confidential(url):
         raise NotConfigured("mother_ship_url_not_https")
     target, moment = f"{PATH}?domain={domain}", str(int(time.time()))
     headers = {"X-Atlas-Time": moment, "X-Atlas-Signature": signature(secret, target, moment)}
@@ -90,6 +89,6 @@ def _read(body: bytes) -> tuple[str, ...]:
         named = [str(agent["codename"]) for agent in json.loads(body)["agents"]]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ProviderUnavailable("mother_ship_answer_invalid") from None
-    if not all(_CODENAME.fullmatch(name) and len(name) <= 64 for name in named):
+    if not all(CODENAME.fullmatch(name) and len(name) <= 64 for name in named):
         raise ProviderUnavailable("mother_ship_answer_invalid")
     return tuple(named)

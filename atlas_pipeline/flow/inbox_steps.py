@@ -13,7 +13,6 @@ from atlas_pipeline.classify.decide import classify
 from atlas_pipeline.classify.document import document_of
 from atlas_pipeline.classify.facts import ClassifyFacts
 from atlas_pipeline.classify.records import table_for, title_for
-from atlas_pipeline.classify.redact import redact_ocr
 from atlas_pipeline.errors import AtlasError, ScannerUnavailable
 from atlas_pipeline.flow import learning, scanning
 from atlas_pipeline.flow.parts import Parts
@@ -24,7 +23,7 @@ from atlas_pipeline.mailbox import trust
 from atlas_pipeline.model import Decision, Intent, ParsedMail, Part, Status, Tenant, Trust, TrustLevel, Verdict
 from atlas_pipeline.ocr.reader import is_readable
 from atlas_pipeline.ocr.text import OcrText
-from atlas_pipeline.scan.mail import CONTENT_ERROR, MailVerdict, scan_mail
+from atlas_pipeline.scan.mail import CONTENT_ERROR, MailVerdict, scan_parsed
 from atlas_pipeline.store import audit, messages, tenants, tracking, verdicts, work
 from atlas_pipeline.store.database import Connection
 
@@ -114,7 +113,7 @@ def scan(parts: Parts, key: str, mail: ParsedMail) -> tuple[MailVerdict | None, 
         hashes = {raw_sha256, *(part.sha256 for part in mail.parts)}
         given_up = verdicts.failed_scans(conn, hashes, code_prefix=CONTENT_ERROR, at_least=parts.settings.scan_attempts)
     engine = scanning.engine(parts)
-    verdict = scan_mail(raw, mail.parts, parts.scanner, texts=mail.texts, read_whole=mail.read_whole, given_up=given_up)
+    verdict = scan_parsed(raw, mail, parts.scanner, given_up=given_up)
     with parts.db.transaction() as conn:
         scanning.store(conn, key, mail, raw_sha256, verdict, engine)
         if verdict.overall in (Verdict.INFECTED, Verdict.UNSCANNABLE):
@@ -166,9 +165,8 @@ def decide(parts: Parts, key: str, mail: ParsedMail, judged: Trust, text: OcrTex
         mail, judged, text, tenant=tenant.slug if tenant else None, own=of_requester.slug if of_requester else None
     )
     decision = conclude(parts, facts, key)
-    reasoning = redact_ocr(decision.reasoning, text.reveal(), f"{mail.subject or ''}\n{mail.body_text}")
     with parts.db.transaction() as conn:
-        _store_decision(conn, key, decision, reasoning, mail, how)
+        _store_decision(conn, key, decision, mail, how)
     return decision
 
 
@@ -230,7 +228,7 @@ def resolve_tenant(mail: ParsedMail, judged: Trust, everyone: list[Tenant]) -> t
     return (named[0], "mentioned") if len(named) == 1 else (None, "none")
 
 
-def _store_decision(conn: Connection, key: str, decision: Decision, reasoning: str, mail: ParsedMail, how: str) -> None:
+def _store_decision(conn: Connection, key: str, decision: Decision, mail: ParsedMail, how: str) -> None:
     verdicts.add_decision(conn, key, decision)
     for guard in decision.guards:
         audit.record(conn, key, guard, actor="classify", intent=decision.intent.value, confidence=decision.confidence)
@@ -246,7 +244,7 @@ def _store_decision(conn: Connection, key: str, decision: Decision, reasoning: s
             "classifier_intent": decision.classifier_intent.value,
             "confidence": decision.confidence,
             "model": decision.model,
-            "reasoning": reasoning,
+            "reasoning": decision.reasoning,
             "tenant": decision.tenant,
             "tenant_method": how,
         },

@@ -8,6 +8,7 @@ from atlas_pipeline.flow.models import agent_ask
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.teaching import lessons
 from atlas_pipeline.model import Completion, CompletionRequest
+from atlas_pipeline.spawn.prompts import lessons_section
 from atlas_pipeline.store import registry
 
 TIMEOUT_SECONDS = 600.0
@@ -30,9 +31,7 @@ def call_agent(
     learnt = lessons(parts, codename, tenant, question, key=None)
     told = [str(row["content_md"] or "").strip()]
     told += ["# Doctrines\n" + "\n".join(f"- {rule}" for rule in doctrines)] if doctrines else []
-    told += (
-        [f"# Lessons (found by {learnt.how})\n" + "\n".join(f"- {one}" for one in learnt.texts)] if learnt.texts else []
-    )
+    told += [lessons_section(learnt.texts, learnt.how)] if learnt.texts else []
     with parts.db.transaction() as conn:
         registry.note_event(conn, codename, "called", {"question": question[:_KEPT_CHARACTERS], "lessons": learnt.how})
     try:

@@ -123,7 +123,7 @@ class Parts:
     @cached_property
     def local(self) -> Local:
         """The models in this process, trained with the operators' corrections too."""
-        return Local(lambda _local: self.corrections)
+        return Local(lambda: self.corrections)
 
     @cached_property
     def corrections(self) -> list[Corrected]:

@@ -13,7 +13,7 @@ from atlas_pipeline.flow.understanding import own_message_id_domain
 from atlas_pipeline.mailbox.parse import parse
 from atlas_pipeline.model import ParsedMail, Status, Verdict
 from atlas_pipeline.scan.client import ScannerVersion
-from atlas_pipeline.scan.mail import MailVerdict, scan_mail
+from atlas_pipeline.scan.mail import MailVerdict, scan_parsed
 from atlas_pipeline.store import audit, messages, tracking, verdicts
 from atlas_pipeline.store.database import Connection
 
@@ -95,7 +95,7 @@ def rescan(parts: Parts, since: datetime) -> Iterator[Rescanned]:
         if raw is None:  # a duplicate by now
             continue
         mail = parse(raw, own_message_id_domain=domain)
-        verdict = scan_mail(raw, mail.parts, parts.scanner, texts=mail.texts, read_whole=mail.read_whole)
+        verdict = scan_parsed(raw, mail, parts.scanner)
         raised = verdict.overall is Verdict.INFECTED and Verdict.INFECTED not in before
         with parts.db.transaction() as conn:
             store(conn, key, mail, hashlib.sha256(raw).hexdigest(), verdict, by)

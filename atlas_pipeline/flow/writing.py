@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from atlas_pipeline.ai.gateway import ORDER, Generated, TenantAi, resolve_tenant_ai
+from atlas_pipeline.ai.gateway import DEFAULT_MODELS, ORDER, Generated, TenantAi, resolve_tenant_ai
 from atlas_pipeline.errors import InvalidAnswer, Refused
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.recapping import recap_facts
@@ -67,14 +67,8 @@ def tenant_ai(parts: Parts, slug: str | None) -> TenantAi:
     """The provider and model of a tenant's texts; Mistral's small model where it chose none."""
     with parts.db.transaction() as conn:
         tenant = tenants.get(conn, slug) if slug else None
-    if tenant is None:
-        return TenantAi(ORDER[0], SMALL_MODEL)
-    chosen = resolve_tenant_ai(tenant.ai_config, active=tenant.active)
-    config = tenant.ai_config if isinstance(tenant.ai_config, dict) and tenant.active else {}
-    asked = chosen.provider == config.get("provider", ORDER[0]) and chosen.model == config.get("model")
-    if chosen.provider == ORDER[0] and not asked:  # Mistral because of nothing better
-        return TenantAi(ORDER[0], SMALL_MODEL)
-    return chosen
+    config, active = (tenant.ai_config, tenant.active) if tenant else (None, False)
+    return resolve_tenant_ai(config, active=active, models={**DEFAULT_MODELS, "mistral": SMALL_MODEL})
 
 
 def reply_draft(parts: Parts, key: str, *, actor: str) -> Generated:

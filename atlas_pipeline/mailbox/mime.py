@@ -65,15 +65,10 @@ def read_content(raw: bytes, message: Mail, *, mails_deep: int = 0) -> Content:
         name = part_name(leaf.message)
         if leaf.root and declared.startswith("multipart/") and sniff(payload, declared) == "text/plain":
             # No boundary was found in it: whatever the header says, a reader is shown this text.
-            plain.append(_text(leaf.message, payload, content.remarks))
-            if _NO_TEXT.search(payload):
-                content.texts.append(payload)
+            plain.append(_own_text(content, leaf.message, payload))
             continue
         if declared in {"text/plain", "text/html"} and _is_own_text(leaf, name):
-            text = _text(leaf.message, payload, content.remarks)
-            (plain if declared == "text/plain" else html).append(text)
-            if _NO_TEXT.search(payload):
-                content.texts.append(payload)
+            (plain if declared == "text/plain" else html).append(_own_text(content, leaf.message, payload))
             continue
         if declared == "text/calendar":
             calendar = calendar or _calendar_text(_text(leaf.message, payload, content.remarks))
@@ -226,6 +221,13 @@ def _rewritten(message: Mail, remarks: list[str]) -> bytes:
     except (*_UNREADABLE, RecursionError):
         remarks.append("part_decode_defect")
     return body_of(out.getvalue())
+
+
+def _own_text(content: Content, message: Mail, payload: bytes) -> str:
+    """A leaf of the body; what no text has in it goes to the antivirus too."""
+    if _NO_TEXT.search(payload):
+        content.texts.append(payload)
+    return _text(message, payload, content.remarks)
 
 
 def _text(message: Mail, payload: bytes, remarks: list[str]) -> str:

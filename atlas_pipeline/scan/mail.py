@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from atlas_pipeline.model import Part, ScanResult, Verdict
+from atlas_pipeline.model import ParsedMail, Part, ScanResult, Verdict
 from atlas_pipeline.scan.archive import Limits, inside
 from atlas_pipeline.scan.scanner import Scanner
 
@@ -78,6 +78,13 @@ def scan_mail(
         results.append((part.index, result))
     verdicts = {whole.verdict, *(result.verdict for _, result in results)}
     return MailVerdict(next(v for v in _WORST_FIRST if v in verdicts), whole, tuple(results))
+
+
+def scan_parsed(
+    raw: bytes, mail: ParsedMail, scanner: Scanner, *, given_up: Collection[str] = frozenset()
+) -> MailVerdict:
+    """``scan_mail`` with all that was understood of the mail, so that no caller leaves a part of it out."""
+    return scan_mail(raw, mail.parts, scanner, texts=mail.texts, read_whole=mail.read_whole, given_up=given_up)
 
 
 def _bounded(

@@ -73,7 +73,8 @@ def system_prompt(
     if mission:
         own.append(f"# Mission brief\n{mission.strip()}")
     if lessons:
-        own.append(f"# Lessons (found by {lessons_by})\n" + "\n".join(f"- {_word(lesson)}" for lesson in lessons))
+        own.append(lessons_section(lessons, lessons_by))
+    told = "\n".join(f"{part}\n" for part in own)
     return f"""{persona.strip()}
 
 # Your part
@@ -103,7 +104,12 @@ complete:
 - intent: add it only if the request turns out to be less than classified: "run", "question" or "negociation".
 Write summary and draft_reply in {LANGUAGES.get(language, "French")}.
 
-{chr(10).join(f"{part}{chr(10)}" for part in own)}"""
+{told}"""
+
+
+def lessons_section(lessons: tuple[str, ...], found_by: str) -> str:
+    """An agent's lessons, one line each, and how they were found."""
+    return f"# Lessons (found by {found_by})\n" + "\n".join(f"- {_word(lesson)}" for lesson in lessons)
 
 
 def user_prompt(facts: PromptFacts, marker: str) -> str:

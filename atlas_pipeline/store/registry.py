@@ -117,16 +117,17 @@ def scars_near(
     """
     values = {"model": model, "owner": owner, "tenant": tenant, "near": Vector(list(vector)).to_text(), "limit": limit}
     found = dict[int, tuple[str, float]]()
-    for looked_at in (10 * limit, None):
+    window = 10 * limit
+    for looked_at in (window, None):
         rows = conn.execute(
             "with near as materialized (select e.owner_id, e.vector <=> %(near)s::vector as away from atlas.embeddings e "  # noqa: S608  # our own words
             f"where e.owner_kind = 'scar' and e.model = %(model)s and {_owned('e', owner)} order by away limit %(looked_at)s) "
-            "select s.id, s.lesson, near.away from near join atlas.scars s on s.id = near.owner_id "
+            "select s.id, s.lesson, near.away, (select count(*) from near) as seen from near join atlas.scars s on s.id = near.owner_id "
             f"where {_SERVED} order by near.away, s.id limit %(limit)s",
             {**values, "looked_at": looked_at},
-        )
+        ).fetchall()
         found = {row["id"]: (row["lesson"], row["away"]) for row in rows}
-        if len(found) == limit:
+        if len(found) == limit or (rows and rows[0]["seen"] < window):  # there are no others
             break
     return found
 

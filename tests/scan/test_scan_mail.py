@@ -18,7 +18,7 @@ from atlas_pipeline.mailbox.parse import parse
 from atlas_pipeline.model import Part, ScanResult, Verdict
 from atlas_pipeline.scan.archive import DIRECTORY_MAX_BYTES, MEMBERS_MAX, Limits, inside
 from atlas_pipeline.scan.client import ClamdClient
-from atlas_pipeline.scan.mail import MailVerdict, scan_mail
+from atlas_pipeline.scan.mail import MailVerdict, scan_mail, scan_parsed
 from tests.scan_archives import zipped
 
 
@@ -192,8 +192,7 @@ AS_TEXT = b"Content-Type: text/plain\nContent-Transfer-Encoding: base64\n\n" + b
 
 def scanned(raw: bytes, client: ClamdClient) -> MailVerdict:
     """As the pipeline scans it."""
-    parsed = parse(raw)
-    return scan_mail(raw, parsed.parts, client, texts=parsed.texts, read_whole=parsed.read_whole)
+    return scan_parsed(raw, parse(raw), client)
 
 
 @pytest.mark.parametrize(
