@@ -163,7 +163,9 @@ class Settings(BaseSettings):
     mother_ship_url: str | None = Field(
         None, description="Where this house is a client's own: the agency's house, asked who writes for a prompt domain"
     )
-    mother_ship_secret: SecretStr | None = Field(None, description="Shared secret that signs what is asked of it")
+    mother_ship_secret: SecretStr | None = Field(
+        None, description="Shared secret of the two houses: it signs what is asked"
+    )
 
     # Spawn
     spawn_enabled: bool = Field(True, description="Kill switch: 0 starts no agent; rows wait in classified")

@@ -50,6 +50,21 @@ def agents(domain: str | None, as_manifest: bool, as_json: bool) -> None:
         print_table(rows, columns)
 
 
+@click.command(name="mother-ship")
+@click.option("--port", type=click.IntRange(1, 65535), default=3100, show_default=True, help="On loopback.")
+def mother_ship(port: int) -> None:
+    """Answer clients' own houses, until Ctrl-C: who writes for a prompt domain.
+
+    Their questions are signed with ATLAS_MOTHER_SHIP_SECRET. Put a proxy with TLS before it.
+    """
+    import uvicorn
+
+    from atlas_pipeline.flow.mother_ship import application
+
+    with parts_now() as parts:
+        uvicorn.run(application(parts), host="127.0.0.1", port=port, log_level="warning", server_header=False)
+
+
 @click.group()
 def scar() -> None:
     """Lessons that agents are told: written by people, never by a mail."""
@@ -97,4 +112,4 @@ def expire(number: int) -> None:
     click.echo(f"{number}: expired")
 
 
-COMMANDS = [agents, scar]
+COMMANDS = [agents, mother_ship, scar]

@@ -19,7 +19,8 @@ from tests.fixtures_orchestration import Atlas, Said, atlas_process
 
 VERBS = {
     "up", "demo", "doctor", "migrate", "inspect", "status", "show", "tail", "tenant", "spawn", "reprocess", "unblock",
-    "rescan", "accept", "cancel", "correct", "draft", "dialogue", "agents", "scar", "report",
+    "rescan", "accept", "cancel", "correct", "draft", "dialogue", "agents", "mother-ship", "scar",
+    "report",
 }  # fmt: skip
 ALL = [*sorted((verb,) for verb in VERBS), ("tenant", "list"), ("tenant", "show"), ("tenant", "add")]
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from atlas_pipeline.errors import InvalidAnswer, NotConfigured, ProviderUnavailable, Refused
-from atlas_pipeline.flow import domains, teaching
+from atlas_pipeline.flow import teaching
 from atlas_pipeline.flow.legacy import call_agent
 from atlas_pipeline.flow.stage import StageDone
 from atlas_pipeline.model import Intent
@@ -210,75 +208,3 @@ def test_a_call_that_fails_raises_and_says_so(bench: Bench, tmp_path: Path) -> N
         call_agent(bench.again(agent_bin=None).parts, "orchestrator", "?")
     with pytest.raises(Refused):
         call_agent(bench.parts, "nobody", "?")
-
-
-# Prompt domains
-# --------------
-
-
-def test_a_house_without_a_mother_ship_asks_its_own_registry(bench: Bench) -> None:
-    found = domains.agents_for(bench.parts, "contenu")
-    assert (found.source, found.code) == ("local", None)
-    assert found.codenames
-    with pytest.raises(Refused):
-        domains.agents_for(bench.parts, "cuisine")
-
-
-def test_the_mother_ship_is_asked_with_a_signature_and_answers_for_the_tenant(bench: Bench) -> None:
-    seen: list[httpx.Request] = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        seen.append(request)
-        return httpx.Response(200, json={"agents": [{"codename": "plume"}, {"codename": "ton-juste"}]})
-
-    house = bench.again(mother_ship_url="https://mother.example", mother_ship_secret="not-a-secret")
-    found = domains.agents_for(house.parts, "faq", transport=httpx.MockTransport(answer))
-    assert (found.codenames, found.source, found.code) == (("plume", "ton-juste"), "mother_ship", None)
-    (request,) = seen
-    moment = request.headers["X-Atlas-Time"]
-    assert request.headers["X-Atlas-Signature"] == domains.signature("not-a-secret", "/api/agents?domain=faq", moment)
-    assert domains.signature("other", "/api/agents?domain=faq", moment) != request.headers["X-Atlas-Signature"]
-    assert "not-a-secret" not in str(request.headers) + str(request.url)
-
-
-def timed_out(request: httpx.Request) -> httpx.Response:
-    raise httpx.ReadTimeout("slow", request=request)
-
-
-def unreachable(request: httpx.Request) -> httpx.Response:
-    raise httpx.ConnectError("down", request=request)
-
-
-@pytest.mark.parametrize(
-    ("answer", "code"),
-    [
-        (lambda request: httpx.Response(403), "mother_ship_refused"),
-        (lambda request: httpx.Response(200, text="<html>"), "mother_ship_answer_invalid"),
-        (lambda request: httpx.Response(200, json=[]), "mother_ship_answer_invalid"),
-        (lambda request: httpx.Response(200, json={"agents": [{"codename": "../x"}]}), "mother_ship_answer_invalid"),
-        (
-            lambda request: httpx.Response(200, text=json.dumps({"agents": []}) + " " * 2_000_000),
-            "mother_ship_answer_invalid",
-        ),
-        (timed_out, "mother_ship_timed_out"),
-        (unreachable, "mother_ship_unreachable"),
-    ],
-)
-def test_a_mother_ship_in_trouble_is_replaced_by_the_own_registry_with_a_code(
-    bench: Bench, answer: httpx.MockTransport, code: str
-) -> None:
-    house = bench.again(mother_ship_url="https://mother.example", mother_ship_secret="not-a-secret")
-    found = domains.agents_for(house.parts, "contenu", transport=httpx.MockTransport(answer))  # type: ignore[arg-type]
-    assert (found.source, found.code) == ("local", code)
-    assert found.codenames == domains.agents_for(bench.parts, "contenu").codenames
-
-
-@pytest.mark.parametrize(
-    ("values", "code"),
-    [
-        ({"mother_ship_url": "https://mother.example"}, "mother_ship_secret_missing"),
-        ({"mother_ship_url": "http://mother.example", "mother_ship_secret": "s"}, "mother_ship_url_not_https"),
-    ],
-)
-def test_a_mother_ship_half_configured_is_not_asked(bench: Bench, values: dict[str, str], code: str) -> None:
-    assert domains.agents_for(bench.again(**values).parts, "contenu").code == code
