@@ -33,7 +33,7 @@ from atlas_pipeline.errors import AtlasError, PermanentError
 from atlas_pipeline.model import Profile
 from atlas_pipeline.spawn.command import arguments, locate
 from atlas_pipeline.spawn.environment import agent_environment
-from atlas_pipeline.spawn.lines import LineSplitter, events_of
+from atlas_pipeline.spawn.lines import LineSplitter, encoded_events, line_of
 from atlas_pipeline.spawn.processes import (
     become_subreaper,
     descendants,
@@ -41,11 +41,12 @@ from atlas_pipeline.spawn.processes import (
     kill,
     kill_descendants,
 )
-from atlas_pipeline.spawn.relay import SLICE, Ending, Output, line_of
+from atlas_pipeline.spawn.relay import SLICE, Ending, Output
 
 GRACE = 5.0  # the agent needs 1.3-1.7 s to end its tools after SIGTERM
 DRAIN = 2.0  # how long to read on after the agent's death, where an orphan keeps writing
 PENDING_MAX = 32 * 1024 * 1024  # stop reading the agent when the reader of our stdout is this far behind
+READ_AT_ONCE = 256 * 1024  # a terminal gives 4,095 bytes a read: as many reads as this are one look
 
 
 @dataclass
@@ -97,18 +98,32 @@ class Session:
         if not self.process.isalive() and self.ended_at is None:
             self.ended_at = time.monotonic()
         if readable:
-            try:
-                chunk = os.read(self.process.fd, 65536)
-            except OSError:  # EIO is how Linux ends a pseudo-terminal
-                chunk = b""
-            if not chunk:
+            chunk, ended = self.read()
+            if chunk:
+                self.heard = time.monotonic()
+                self.take(self.splitter.feed(chunk))
+            if ended:
                 return self.ended_at is None and self.still_there()
-            self.heard = time.monotonic()
-            self.take(self.splitter.feed(chunk))
         elif readers and dead and not writable:
             # EIO never comes while a grandchild holds the terminal: silence and a dead agent are the end as well.
             return False
         return self.ended_at is None or time.monotonic() - self.ended_at < DRAIN
+
+    def read(self) -> tuple[bytes, bool]:
+        """What is there now, at most ``READ_AT_ONCE``, and whether it was the last."""
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            while size < READ_AT_ONCE:
+                chunks.append(os.read(self.process.fd, 65536))
+                size += len(chunks[-1])
+                if not chunks[-1]:
+                    return b"".join(chunks), True
+        except BlockingIOError:
+            pass
+        except OSError:  # EIO is how Linux ends a pseudo-terminal
+            return b"".join(chunks), True
+        return b"".join(chunks), False
 
     def still_there(self) -> bool:
         """The agent closed its terminal without ending: wait a slice, the clocks go on."""
@@ -117,16 +132,18 @@ class Session:
 
     def take(self, lines: list[tuple[bytes, int]]) -> None:
         """Pass lines on as events; the last result decides."""
-        events = [event for line, length in lines for event in events_of(line, length)]
-        for event in events:
-            if event["type"] == "wrapper_raw":
-                continue
-            self.ending.events += 1
-            if event["type"] == "result":
-                self.ending.result_seen = True
-                self.ending.result_ok = event.get("subtype") == "success" and event.get("is_error") is False
-        if events:
-            self.output.write(events)
+        passed_on: list[bytes] = []
+        for line, length in lines:
+            for event, encoded in encoded_events(line, length):
+                passed_on.append(encoded)
+                if event["type"] == "wrapper_raw":
+                    continue
+                self.ending.events += 1
+                if event["type"] == "result":
+                    self.ending.result_seen = True
+                    self.ending.result_ok = event.get("subtype") == "success" and event.get("is_error") is False
+        if passed_on:
+            self.output.write(b"".join(passed_on))
 
     def keep_time(self) -> None:
         """Clocks, signals, a parent that is gone: any of them stops the agent, and after the grace everything."""
@@ -191,7 +208,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     with log:
         ending = session.run()
-        session.output.write([ending.event()])
+        session.output.write(line_of(ending.event()))
         session.output.finish(session.reader_gone())
     session.process.delayafterclose = 0
     session.process.close()
@@ -212,7 +229,8 @@ def _start(options: argparse.Namespace) -> tuple[Session, FileIO]:
     become_subreaper()
     process = _spawn(vector, environment, options.cwd, options.prompt_file, log)
     limits = Limits(options.timeout_sec, options.start_timeout_sec, options.idle_timeout_sec)
-    session = Session(process, Output(log), limits)
+    os.set_blocking(process.fd, False)
+    session = Session(process, Output.to_stdout(log), limits)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, session.on_signal)
     return session, log

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import fcntl
 import os
 import select
+import stat
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import FileIO
 
 from atlas_pipeline.spawn.lines import Event
 
 SLICE = 0.2  # seconds between two looks at clocks, parent and signals
+PIPE_BYTES = 1 << 20
 
 
 @dataclass
@@ -48,14 +51,30 @@ class Output:
 
     log: FileIO
     fd: int = 1
+    piece: int = select.PIPE_BUF  # how much a pipe takes for certain once ``select`` said writable
     pending: deque[bytes] = field(default_factory=deque)
     size: int = 0
     broken: bool = False
     log_failed: bool = False
 
-    def write(self, events: Sequence[Event]) -> None:
-        """Queue events as lines, and put them into the log at once. ASCII, so that a line is a line for everybody."""
-        data = b"".join(line_of(event) for event in events)
+    @classmethod
+    def to_stdout(cls, log: FileIO) -> Output:
+        """On our stdout: a pipe of our parent's is opened once more, so that it can be made non-blocking for us alone."""
+        if not stat.S_ISFIFO(os.fstat(1).st_mode):
+            return cls(log)
+        try:
+            again = os.open("/proc/self/fd/1", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:  # no /proc: small pieces will do
+            return cls(log)
+        with contextlib.suppress(OSError):  # a limit of the system's; the pipe stays as small as it was
+            fcntl.fcntl(again, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        # Its only writer from here on, so that its end is the end of the stream.
+        os.dup2(again, 1, inheritable=False)
+        os.close(again)
+        return cls(log, piece=PIPE_BYTES)
+
+    def write(self, data: bytes) -> None:
+        """Queue whole lines, and put them into the log at once."""
         try:
             rest = memoryview(data)
             while rest:
@@ -67,10 +86,12 @@ class Output:
             self.size += len(data)
 
     def push(self) -> None:
-        """Write one piece, once ``select`` said writable: a pipe then takes PIPE_BUF (4096) bytes for certain."""
+        """Write one piece, once ``select`` said writable."""
         data = self.pending.popleft()
         try:
-            written = os.write(self.fd, data[:4096])
+            written = os.write(self.fd, data[: self.piece])
+        except BlockingIOError:
+            written = 0
         except OSError:  # EPIPE: nobody reads any more; the loop sees `broken` and stops the agent
             self.broken = True
             self.pending.clear()
@@ -85,11 +106,3 @@ class Output:
         while self.pending and not self.broken and not give_up():
             if select.select([], [self.fd], [], SLICE)[1]:
                 self.push()
-
-
-def line_of(event: Event) -> bytes:
-    """An event as one line of ASCII JSON."""
-    try:
-        return json.dumps(event, separators=(",", ":")).encode("ascii") + b"\n"
-    except RecursionError:
-        return b'{"type":"wrapper_raw","code":"too_deep","bytes":0,"text":""}\n'

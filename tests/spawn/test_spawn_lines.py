@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atlas_pipeline.spawn.events import normalise
-from atlas_pipeline.spawn.lines import LineSplitter, events_of
+from atlas_pipeline.spawn.lines import LineSplitter, encoded_events, events_of
 from atlas_pipeline.spawn.outcome import Observed, judge
 
 INIT = '{"type":"system","subtype":"init"}'
@@ -41,6 +41,30 @@ def test_any_bytes_give_events_that_json_can_carry(data: bytes, size: int) -> No
     for event in feed(data, size):
         assert isinstance(event["type"], str)
         json.dumps(event, allow_nan=False).encode("ascii")
+
+
+_ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["type", "a", "é"]), _ANY_JSON),
+    st.sampled_from(["", "\r", " \x1b[?25h", "{", "x"]),
+    st.booleans(),
+)
+def test_what_is_passed_on_reads_as_the_event_it_was(value: dict[str, Any], behind: str, ascii_only: bool) -> None:
+    """The short way, by which a line passes as it came, and the long way say the same; one event is one line for everybody."""
+    line = (json.dumps(value, ensure_ascii=ascii_only) + behind).encode("utf-8", "surrogatepass")
+    passed = encoded_events(line, len(line))
+    assert [event for event, _line in passed] == events_of(line, len(line))
+    for event, encoded in passed:
+        assert encoded.endswith(b"\n")
+        assert len(encoded.decode().splitlines()) == 1
+        assert json.loads(encoded) == event
+        json.dumps(json.loads(encoded), allow_nan=False)
 
 
 def test_two_objects_on_one_line_are_two_events() -> None:
