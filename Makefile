@@ -1,5 +1,5 @@
 # `make demo` and `make test` do all the set-up themselves. The rest are the few verbs behind them.
-.PHONY: help demo demo-once test setup lint format clean
+.PHONY: help demo demo-once test test-claude setup lint format clean
 
 help:           ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -16,6 +16,10 @@ test:           ## all tests, on real servers
 	@scripts/setup test
 	@exec .venv/bin/python -m pytest
 
+test-claude:    ## the real Claude CLI, pinned and installed here, beside the stand-in
+	@scripts/setup claude
+	@ATLAS_AGENT_BIN=$$(scripts/claude) && export ATLAS_AGENT_BIN && exec .venv/bin/python -m pytest tests/spawn/test_spawn_real_agent.py
+
 setup:          ## only the set-up
 	@scripts/setup test
 
@@ -29,4 +33,4 @@ format:         ## put the code into ruff's form
 	@.venv/bin/ruff check -q --fix . ; .venv/bin/ruff format -q .
 
 clean:          ## forget the demo and the virtual environment
-	@rm -rf .atlas .venv .setup.lock .setup.log
+	@rm -rf .atlas .venv .claude-cli .setup.lock .setup.log

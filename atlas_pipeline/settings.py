@@ -179,6 +179,14 @@ class Settings(BaseSettings):
     spawn_quiet_seconds: int = Field(
         3600, ge=0, description="No new spawn of a message within this time of the last spawn audit"
     )
+    spawn_budget_euros: float = Field(5.0, gt=0, description="Euros that one start of an agent may cost")
+    spawn_day_budget_euros: float = Field(
+        60.0, gt=0, description="Euros a day for agents; when they are spent, messages wait for the next day"
+    )
+    draft_day_budget_euros: float = Field(
+        15.0, gt=0, description="Of these, for drafts, which mail from anybody can cause"
+    )
+    euros_per_dollar: float = Field(1.0, gt=0, description="The agent's price list is in dollars")
     spawn_cron: str = Field("2-59/5 * * * *", description="When the spawn cycle runs")
     max_attempts: int = Field(3, ge=1, le=3, description="QA iterations of one chantier, 3 at most")
     max_tries: int = Field(3, gt=0, description="Starts of an agent within one attempt")

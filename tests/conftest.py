@@ -5,6 +5,7 @@ pytest_plugins = [
     "tests.fixtures_mailbox",
     "tests.fixtures_ai",
     "tests.fixtures_spawn",
+    "tests.fixtures_claude",
     "tests.fixtures_release",
     "tests.fixtures_recap",
     "tests.fixtures_flow",

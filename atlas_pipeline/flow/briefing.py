@@ -104,11 +104,6 @@ def brief(conn: Connection, state: Tracking, attempt: int, *, language: str) -> 
     if message is None or state.intent is None:
         raise PermanentError("message_missing")
     topology = tenants.get(conn, state.tenant) if state.tenant else None
-    requester = Address(message["requester_name"], message["requester_address"])
-    own, _how = match_tenant(requester, tenants.all_tenants(conn))
-    profile = choose_profile(
-        messages.trust_of(message), topology, own is not None and own.slug == state.tenant, state.intent
-    )
     agents = registry.active(conn)
     words = frozenset(_WORD.findall(f"{message['subject'] or ''} {message['body_text'] or ''}".lower()[:_WORDS_FROM]))
     chosen = designate(state.intent, state.tenant, agents, words)
@@ -123,7 +118,7 @@ def brief(conn: Connection, state: Tracking, attempt: int, *, language: str) -> 
     return Briefing(
         agent=chosen.codename,
         reason=chosen.reason,
-        profile=profile,
+        profile=_profile(conn, state, state.intent, message, topology),
         intent=state.intent,
         persona=_persona(conn, row, language),
         mission=_mission(conn, state, language),
@@ -134,6 +129,21 @@ def brief(conn: Connection, state: Tracking, attempt: int, *, language: str) -> 
         http_errors=tuple(http_errors),
         browser_errors=tuple(browser_errors),
     )
+
+
+def profile_of(conn: Connection, state: Tracking) -> Profile:
+    """What an agent would be allowed for this message. Raises PermanentError ``message_missing``."""
+    message = messages.load(conn, state.message_key)
+    if message is None or state.intent is None:
+        raise PermanentError("message_missing")
+    return _profile(conn, state, state.intent, message, tenants.get(conn, state.tenant) if state.tenant else None)
+
+
+def _profile(conn: Connection, state: Tracking, intent: Intent, message: Row, topology: Tenant | None) -> Profile:
+    requester = Address(message["requester_name"], message["requester_address"])
+    own, _how = match_tenant(requester, tenants.all_tenants(conn))
+    matches = own is not None and own.slug == state.tenant
+    return choose_profile(messages.trust_of(message), topology, matches, intent)
 
 
 def _mission(conn: Connection, state: Tracking, language: str) -> str:

@@ -7,11 +7,9 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from pydantic import SecretStr
 
@@ -24,6 +22,7 @@ from atlas_pipeline.ai.providers import Account, Providers
 from atlas_pipeline.ai.router import CallRecord, Guard, Router, build_router
 from atlas_pipeline.ai.routing import Routing, Stamp
 from atlas_pipeline.errors import NotConfigured, ProviderUnavailable
+from atlas_pipeline.flow.means import start_of_day
 from atlas_pipeline.model import Profile
 from atlas_pipeline.settings import Settings
 from atlas_pipeline.spawn.events import AgentEvent
@@ -120,10 +119,7 @@ class Models:
             if message_key is not None:
                 calls, euros = verdicts.spent_on(conn, message_key)
             else:
-                midnight = datetime.now(ZoneInfo(self.settings.time_zone)).replace(
-                    hour=0, minute=0, second=0, microsecond=0
-                )
-                calls, euros = verdicts.spent_since(conn, midnight)
+                calls, euros = verdicts.spent_since(conn, start_of_day(self.settings.time_zone))
         return Spent(calls, euros)
 
 

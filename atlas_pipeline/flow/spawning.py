@@ -14,6 +14,7 @@ from pathlib import Path
 from atlas_pipeline.errors import AtlasError, DatabaseUnavailable, PermanentError
 from atlas_pipeline.flow import teaching
 from atlas_pipeline.flow.briefing import Briefing, brief
+from atlas_pipeline.flow.means import budget_of, means_of
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.recapping import queue_recap
 from atlas_pipeline.flow.stage import Outcome, StageDone, StageFailed
@@ -21,6 +22,8 @@ from atlas_pipeline.model import Contract, Profile, SpawnResult, Status
 from atlas_pipeline.spawn import worktree
 from atlas_pipeline.spawn.contract import read_contract
 from atlas_pipeline.spawn.events import AgentEvent
+from atlas_pipeline.spawn.means import shortage_of
+from atlas_pipeline.spawn.outcome import BUDGET_SPENT, NO_MODEL
 from atlas_pipeline.spawn.processes import stop_spawn
 from atlas_pipeline.spawn.select import Limits, Live, refusal
 from atlas_pipeline.spawn.session import AgentSpec, result_path, run_agent
@@ -124,7 +127,7 @@ def settle_lost(parts: Parts, key: str) -> bool:
             state = tracking.require(conn, key)
             # A message that was escalated over the head of its agent stays so; the agent's row must not count as live for ever.
             if (state.status, state.round, state.attempt) == (Status.SPAWNING, orphan.round, orphan.attempt):
-                _put_back(parts, conn, key, orphan.try_, "owner_died", retry_now=True, reaped=reaped)
+                _put_back(parts, conn, state, "owner_died", retry_now=True, reaped=reaped)
     return bool(orphans)
 
 
@@ -155,6 +158,16 @@ def _claim(parts: Parts, key: str, attempt: int, run_id: str) -> Started | Stage
             return StageDone(STAGE, key, Outcome.REFUSED, {"code": code})
         try_ = latest.try_ + 1 if latest else 1
         briefing = brief(conn, state, attempt, language=parts.settings.language)
+        short = shortage_of(
+            briefing.profile,
+            means_of(conn, parts.settings),
+            budget_of(parts.settings),
+            ordered=state.spawn_requested_at is not None,
+        )
+        if short is not None:
+            audit.record(conn, key, "spawn_waiting", actor="spawn", code=short)
+            audit.alert(conn, f"spawn:{short}", short)
+            return StageDone(STAGE, key, Outcome.WAITING, {"code": short})
         spawn_id = spawns.claim(
             conn,
             key,
@@ -231,6 +244,7 @@ def _agent(parts: Parts, attempt: int, started: Started, tree: worktree.Worktree
         timeout_seconds=settings.spawn_timeout_seconds,
         start_timeout_seconds=settings.spawn_start_timeout_seconds,
         idle_timeout_seconds=settings.spawn_idle_timeout_seconds,
+        budget_dollars=budget_of(settings).spawn_dollars,
     )
     with parts.db.transaction() as conn:
         spawns.store_briefing(conn, started.spawn_id, spec.system_prompt)
@@ -353,7 +367,9 @@ def _settle_failure(
             spawns.store_contract(conn, started.spawn_id, *salvage)
         registry.count_spawn(conn, started.briefing.agent, failed=True)
         _experience(conn, key, started, "spawn_failed")
-        _put_back(parts, conn, key, started.try_, code, retry_now=False)
+        if code in NO_MODEL:
+            audit.alert(conn, f"spawn:agent_{code}", f"agent_{code}")
+        _put_back(parts, conn, tracking.require(conn, key), code, retry_now=False)
     return StageFailed(STAGE, key, code)
 
 
@@ -373,14 +389,22 @@ def _settle_interrupt(parts: Parts, key: str, started: Started, *, cancelled: bo
             queue_recap(parts, conn, key, "cancelled_by_hand")
         else:
             spawns.finish(conn, started.spawn_id, status="lost", code="interrupted")
-            _put_back(parts, conn, key, started.try_, "interrupted", retry_now=True)
+            _put_back(parts, conn, tracking.require(conn, key), "interrupted", retry_now=True)
 
 
 def _put_back(
-    parts: Parts, conn: Connection, key: str, try_: int, code: str, *, retry_now: bool, reaped: int = 0
+    parts: Parts, conn: Connection, state: tracking.Tracking, code: str, *, retry_now: bool, reaped: int = 0
 ) -> None:
-    """After a spawn that did not end ok: back among the candidates, or to a human once the tries are used up."""
-    if try_ >= parts.settings.max_tries:
+    """After a spawn that did not end ok: back among the candidates, or to a human once the tries, or its money, are used up.
+
+    A run whose model could not be had is no try of the message's: it waits for as long as that takes.
+    """
+    key = state.message_key
+    tries = spawns.tries_used(conn, key, state.round, state.attempt, uncounted=NO_MODEL)
+    over = "spawn_tries_exhausted" if tries >= parts.settings.max_tries and code not in NO_MODEL else None
+    if code == BUDGET_SPENT:
+        over = "spawn_budget_spent"
+    if over is not None:
         tracking.move(
             conn,
             key,
@@ -388,11 +412,11 @@ def _put_back(
             to=Status.ESCALATED,
             action="spawn_failed",
             actor="spawn",
-            reason_code="spawn_tries_exhausted",
+            reason_code=over,
             last=code,
         )
-        audit.alert(conn, f"escalated:{key}", "spawn_tries_exhausted", key=key)
-        queue_recap(parts, conn, key, "spawn_tries_exhausted")
+        audit.alert(conn, f"escalated:{key}", over, key=key)
+        queue_recap(parts, conn, key, over)
         return
     tracking.move(
         conn,

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from atlas_pipeline.errors import NotConfigured, Refused
+from atlas_pipeline.flow.briefing import profile_of
+from atlas_pipeline.flow.means import budget_of, means_of
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.recapping import queue_recap
 from atlas_pipeline.flow.spawning import limits_of, settle_lost
-from atlas_pipeline.model import Status
+from atlas_pipeline.model import Profile, Status
+from atlas_pipeline.spawn.means import shortage, shortage_of
 from atlas_pipeline.spawn.processes import is_alive
-from atlas_pipeline.spawn.select import SPAWN_INTENTS, Limits, Live, choose, due_attempt
+from atlas_pipeline.spawn.select import SPAWN_INTENTS, Live, choose, due_attempt
 from atlas_pipeline.store import audit, claims, ledger, spawns, tracking
+from atlas_pipeline.store.database import Connection
 from atlas_pipeline.store.locks import message_lock
+from atlas_pipeline.store.tracking import Tracking
 
 INTAKE_LIMIT = 200
+# Many more than one cycle starts: those that must wait for tomorrow's money hide nobody behind them.
+CANDIDATES = 500
 SILENT_SECONDS = 600.0
 # A run worker that died leaves its row beating no more; a live one beats every ten seconds.
 OWNERLESS_SECONDS = 45.0
@@ -48,14 +55,15 @@ def spawns_due(parts: Parts, queued: Sequence[Live]) -> list[ActionDue]:
             conn,
             intents=[intent.value for intent in SPAWN_INTENTS],
             quiet_seconds=settings.spawn_quiet_seconds,
-            limit=100,
+            limit=CANDIDATES,
         )
-        live = [*queued, *(Live(row["message_key"], row["tenant"]) for row in spawns.live(conn))]
-        chosen = choose(found, live, _limits(parts))
-        trouble = _agent_trouble(parts)
+        trouble = _agent_trouble(parts, conn)
         if found and trouble:
             audit.alert(conn, f"spawn:{trouble}", trouble, waiting=len(found))
-        return [_due(tracking.require(conn, candidate.message_key)) for candidate in chosen]
+        waiting = [tracking.require(conn, candidate.message_key) for candidate in found]
+        live = [*queued, *(Live(row["message_key"], row["tenant"]) for row in spawns.live(conn))]
+        chosen = choose(_affordable(parts, conn, waiting), live, limits_of(parts))
+        return [_due(state) for state in chosen]
 
 
 def follow_ups(parts: Parts, queued: Sequence[Live]) -> list[ActionDue]:
@@ -80,9 +88,9 @@ def follow_ups(parts: Parts, queued: Sequence[Live]) -> list[ActionDue]:
         ]
         resumed = [row for row in waiting if row.status is Status.SPAWNING]
         fresh = choose(
-            [row for row in waiting if row.status is not Status.SPAWNING],
+            _affordable(parts, conn, [row for row in waiting if row.status is not Status.SPAWNING]),
             [*queued, *(Live(row["message_key"], row["tenant"]) for row in live)],
-            _limits(parts),
+            limits_of(parts),
         )
         return [_due(row) for row in (*resumed, *fresh)]
 
@@ -107,18 +115,29 @@ def give_up(parts: Parts, due: ActionDue) -> None:
         queue_recap(parts, conn, due.message_key, "runs_exhausted")
 
 
-def _limits(parts: Parts) -> Limits:
-    limits = limits_of(parts)
-    return replace(limits, enabled=limits.enabled and not _agent_trouble(parts))
-
-
-def _agent_trouble(parts: Parts) -> str | None:
+def _agent_trouble(parts: Parts, conn: Connection) -> str | None:
     """Why there is no agent (a code), or None. Without one no run is asked for: messages wait in ``classified``."""
     try:
         parts.agent_bin  # noqa: B018  # asked for its refusal
     except NotConfigured as error:
         return error.code
-    return None
+    return shortage(means_of(conn, parts.settings), budget_of(parts.settings))
+
+
+def _affordable(parts: Parts, conn: Connection, states: Sequence[Tracking]) -> list[Tracking]:
+    """Those for which there is an agent and money now; the profile is looked at where the drafts' own budget is spent."""
+    means, budget = means_of(conn, parts.settings), budget_of(parts.settings)
+    try:
+        parts.agent_bin  # noqa: B018  # asked for its refusal
+    except NotConfigured:
+        return []
+    no_drafts = shortage_of(Profile.DRAFT, means, budget, ordered=True) is not None
+    return [
+        state
+        for state in states
+        if shortage(means, budget, ordered=state.spawn_requested_at is not None) is None
+        and not (no_drafts and profile_of(conn, state) is Profile.DRAFT)
+    ]
 
 
 def require_agent(parts: Parts) -> None:

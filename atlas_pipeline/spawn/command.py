@@ -39,7 +39,13 @@ def locate(explicit: str | None, environment: Mapping[str, str]) -> Path:
 
 
 def arguments(
-    program: Path, *, model: str, system_prompt_file: Path, add_dirs: Sequence[Path], profile: Profile
+    program: Path,
+    *,
+    model: str,
+    system_prompt_file: Path,
+    add_dirs: Sequence[Path],
+    profile: Profile,
+    budget_dollars: float | None = None,
 ) -> list[str]:
     """The whole vector. The prompt is not in it: it comes by stdin, which has neither a size limit nor a place in
     ``ps``.
@@ -57,6 +63,7 @@ def arguments(
         "--no-session-persistence",
         f"--model={model}",
         f"--append-system-prompt-file={system_prompt_file}",
+        *([f"--max-budget-usd={budget_dollars:.2f}"] if budget_dollars is not None else []),
         *_rights(profile, add_dirs),
     ]
 

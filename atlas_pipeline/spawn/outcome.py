@@ -19,6 +19,11 @@ _LOGIN = re.compile(
     r"not logged in|please run /login|oauth session expired|failed to authenticate|invalid api key|invalid x-api-key",
     re.I,
 )
+# A subscription that is used up says so in words, with no status.
+_USED_UP = re.compile(r"(usage|session|weekly) limit|rate.?limit", re.I)
+# Codes of a run that failed through no fault of the message's: the agent's model could not be had. It is tried again when it can.
+NO_MODEL = frozenset({"not_logged_in", "api_unavailable"})
+BUDGET_SPENT = "budget_of_spawn_spent"
 _KILLED = {129: 1, 130: 2, 137: 9, 143: 15}
 
 
@@ -95,12 +100,21 @@ def _with_result(result: Mapping[str, Any], closing: Mapping[str, Any]) -> str:
     if failed and (result.get("api_error_status") == 401 or (isinstance(text, str) and _LOGIN.search(text))):
         return "not_logged_in"
     if failed and (result.get("terminal_reason") == "api_error" or result.get("api_error_status") is not None):
-        return "api_error"
+        return _api_error(result.get("api_error_status"), text)
+    if failed and result.get("subtype") == "error_max_budget_usd":
+        return BUDGET_SPENT
     if failed or result.get("subtype") != "success":
         return "agent_error"
     if closing.get("signal") is not None:
         return "killed_by_signal"
     return "ok" if closing.get("exit_status") == 0 else "agent_error"
+
+
+def _api_error(status: object, text: object) -> str:
+    """Whether the same request may do better later: 408, 429, 5xx, no answer at all, a limit of use."""
+    if not isinstance(status, int) or status in {408, 409, 429} or status >= 500:
+        return "api_unavailable"
+    return "api_unavailable" if isinstance(text, str) and _USED_UP.search(text) else "api_error"
 
 
 def _number(value: object) -> int | None:

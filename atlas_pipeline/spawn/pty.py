@@ -224,6 +224,7 @@ def _start(options: argparse.Namespace) -> tuple[Session, FileIO]:
         system_prompt_file=options.system_prompt_file.absolute(),
         add_dirs=[folder.absolute() for folder in options.add_dir],
         profile=Profile(options.profile),
+        budget_dollars=options.max_budget_usd,
     )
     log = _open_log(options.stream_log)
     become_subreaper()
@@ -296,9 +297,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--model", required=True)
     parser.add_argument("--stream-log", required=True, type=Path, help="appended to, one JSON event a line")
     parser.add_argument("--add-dir", required=True, type=Path, action="append", help="may be given more than once")
-    parser.add_argument("--timeout-sec", required=True, type=_seconds)
-    parser.add_argument("--start-timeout-sec", type=_seconds, default=120.0, help="until the first event")
-    parser.add_argument("--idle-timeout-sec", type=_seconds, default=1200.0, help="longest silence")
+    parser.add_argument("--timeout-sec", required=True, type=_positive)
+    parser.add_argument("--start-timeout-sec", type=_positive, default=120.0, help="until the first event")
+    parser.add_argument("--idle-timeout-sec", type=_positive, default=1200.0, help="longest silence")
+    parser.add_argument("--max-budget-usd", type=_positive, help="default: without limit")
     parser.add_argument("--agent-bin", help="default: CLAUDE_BIN, then claude on the PATH")
     parser.add_argument("--cwd", type=Path, help="where the agent works")
     parser.add_argument("--profile", choices=[profile.value for profile in Profile], default=Profile.WRITE.value)
@@ -315,7 +317,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _seconds(text: str) -> float:
+def _positive(text: str) -> float:
     value = float(text)
     if not 0 < value < 1e7:
         raise ValueError

@@ -56,6 +56,7 @@ class AgentSpec:
     timeout_seconds: float = 2400
     start_timeout_seconds: float = 120
     idle_timeout_seconds: float = 1200
+    budget_dollars: float | None = None
 
     @property
     def result_path(self) -> Path:
@@ -131,6 +132,7 @@ def _start(
         "agent-bin": spec.agent_bin.absolute(),
         "cwd": spec.cwd.absolute(),
         "profile": spec.profile.value,
+        **({} if spec.budget_dollars is None else {"max-budget-usd": spec.budget_dollars}),
     }
     command = [
         sys.executable,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from psycopg.types.json import Jsonb
@@ -211,6 +212,39 @@ def of_round(conn: Connection, key: str, round_: int) -> list[Spawn]:
 def live_of(conn: Connection, key: str) -> list[Spawn]:
     """Starts of this message that are marked as claimed or running."""
     return _select(conn, "message_key = %s and status in ('claimed', 'running') order by id", (key,))
+
+
+def spent_since(conn: Connection, start: datetime, *, unknown: float) -> dict[Profile, float]:
+    """US dollars since a moment, by profile.
+
+    A start that is at work, or that ended without saying its price after it had said something, counts as ``unknown``: all it may cost.
+    """
+    rows = conn.execute(
+        "select profile, sum(coalesce(s.cost_usd::float, case when s.ended_at is null or exists "
+        "(select from atlas.spawn_event_log e where e.spawn_id = s.id) then %s else 0 end)) as dollars "
+        "from atlas.spawns s where s.ended_at is null or s.ended_at >= %s group by profile",
+        (unknown, start),
+    )
+    return {Profile(row["profile"]): float(row["dollars"]) for row in rows}
+
+
+def last_ended(conn: Connection) -> tuple[str, float] | None:
+    """Code of the newest start that came to its own end, and how many seconds ago that was."""
+    row = conn.execute(
+        "select code, extract(epoch from now() - ended_at)::float as ago from atlas.spawns "
+        "where ended_at is not null and status in ('ok', 'failed') order by ended_at desc limit 1"
+    ).fetchone()
+    return (str(row["code"]), float(row["ago"])) if row else None
+
+
+def tries_used(conn: Connection, key: str, round_: int, attempt: int, *, uncounted: Collection[str]) -> int:
+    """Starts within this attempt; those that ended with one of the ``uncounted`` codes are not held against the message."""
+    row = conn.execute(
+        "select count(*) as n from atlas.spawns where message_key = %s and round = %s and attempt = %s "
+        "and (code is null or code <> all(%s))",
+        (key, round_, attempt, list(uncounted)),
+    ).fetchone()
+    return int(row["n"]) if row else 0
 
 
 def totals(conn: Connection, key: str, round_: int) -> tuple[float, float]:

@@ -67,10 +67,10 @@ def selection(parts: Parts, messages: int) -> None:
     with psycopg.connect(parts.database_url, autocommit=True, row_factory=dict_row) as conn:
         there = 0
         for size in (10_000, messages):
-            conn.execute(_FILL.format(first=there + 1, last=size, waiting=WAITING))  # type: ignore[call-overload]
+            conn.execute(_FILL.format(first=there + 1, last=size, waiting=WAITING))
             there = size
             for table in ("mailbox_ledger", "messages", "inbox", "audit_log"):
-                conn.execute(f"vacuum analyze atlas.{table}")  # type: ignore[call-overload]
+                conn.execute(f"vacuum analyze atlas.{table}")
             found = choose(conn)
             median, late = times(lambda: choose(conn), 200)
             print(f"{size:>9} messages tracked: {found} candidates in {median:.2f} ms median, {late:.2f} ms p95")

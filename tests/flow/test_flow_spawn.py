@@ -103,9 +103,9 @@ def test_the_kill_switch_holds_a_next_attempt_and_not_what_is_under_way(bench: B
 def test_within_the_quiet_hour_of_a_spawn_there_is_no_candidate_unless_an_operator_asks(
     bench: Bench, mode: SetMode
 ) -> None:
-    mode("api_error")
+    mode("die")
     key = question(bench)
-    assert bench.spawn(key) == StageFailed("spawn_result", key, "api_error")
+    assert bench.spawn(key) == StageFailed("spawn_result", key, "killed_by_signal")
     assert (watching.spawns_due(bench.parts, []), refused(bench.spawn(key))) == ([], "spawned_recently")
     # The audit is append-only, so the hour passes by the setting.
     later = bench.again(spawn_quiet_seconds=0)
@@ -210,7 +210,7 @@ def test_without_the_persona_that_is_to_act_the_message_waits_with_a_code(bench:
 @pytest.mark.parametrize(
     ("how", "code"),
     [
-        ("api_error", "api_error"),
+        ("api_error", "api_unavailable"),
         ("die", "killed_by_signal"),
         ("no_result", "no_result"),
         ("empty", "no_output"),
@@ -232,7 +232,7 @@ def test_an_agent_that_ends_badly_puts_the_message_back_among_the_candidates(
 
 
 def test_after_three_failed_starts_a_human_is_called_with_a_recap(bench: Bench, mode: SetMode) -> None:
-    mode("api_error")
+    mode("die")
     key = question(bench)
     house = bench.again(spawn_quiet_seconds=0)
     for number in (1, 2, 3):
@@ -242,6 +242,62 @@ def test_after_three_failed_starts_a_human_is_called_with_a_recap(bench: Bench, 
     assert (house.status(key), house.state(key).reason_code) == (Status.ESCALATED, "spawn_tries_exhausted")
     assert (house.alarms(), house.one("select count(*) from atlas.notifications")) == (["spawn_tries_exhausted"], 1)
     assert refused(house.spawn(key)) == "status_escalated"
+
+
+def test_while_the_agents_model_can_not_be_had_messages_wait_and_no_try_is_counted(bench: Bench, mode: SetMode) -> None:
+    """A login that expired stops every run alike: one alarm, nobody escalated, and one look at a time finds it mended."""
+    house = bench.again(spawn_quiet_seconds=0)
+    keys = [question(house, number, tenant=False) for number in (1, 2)]
+    mode("not_logged_in")
+    for _ in range(5):
+        house.spawn(keys[0])
+        house.change("update atlas.spawns set ended_at = ended_at - interval '16 minutes'")
+    assert house.status(keys[0]) is Status.CLASSIFIED
+    assert house.alarms() == ["agent_not_logged_in"]
+    house.spawn(keys[0])
+    assert watching.spawns_due(house.parts, []) == []
+    waits = house.spawn(keys[1])
+    assert isinstance(waits, StageDone)
+    assert (waits.outcome, waits.facts["code"]) == (Outcome.WAITING, "agent_not_logged_in")
+    operator.request_spawn(house.parts.db, keys[1], actor="lea")
+    assert [due.message_key for due in watching.follow_ups(house.parts, [])] == [keys[1]]
+    mode("ok")
+    assert isinstance(house.spawn(keys[1]), StageDone)
+    assert [due.message_key for due in watching.spawns_due(house.parts, [])] == [keys[0]]
+
+
+def test_a_spawn_that_has_spent_its_money_goes_to_a_human_at_once(bench: Bench, mode: SetMode) -> None:
+    mode("over_budget")
+    key = question(bench)
+    assert bench.spawn(key) == StageFailed("spawn_result", key, "budget_of_spawn_spent")
+    assert (bench.status(key), bench.state(key).reason_code) == (Status.ESCALATED, "spawn_budget_spent")
+    assert bench.one("select cost_usd::float from atlas.spawns") == 5.02
+
+
+def test_when_the_days_money_is_spent_messages_wait_for_the_next_day(bench: Bench, mode: SetMode) -> None:
+    mode("over_budget")
+    first, second = question(bench, 1, tenant=False), question(bench, 2, tenant=False)
+    bench.spawn(first)
+    poor = bench.again(spawn_day_budget_euros=10.0)
+    assert watching.spawns_due(poor.parts, []) == []
+    waits = poor.spawn(second)
+    assert isinstance(waits, StageDone)
+    assert (waits.outcome, waits.facts["code"]) == (Outcome.WAITING, "spawn_budget_of_day_spent")
+    assert "spawn_budget_of_day_spent" in poor.alarms()
+    assert [due.message_key for due in watching.spawns_due(bench.parts, [])] == [second]
+    bench.change("update atlas.spawns set ended_at = ended_at - interval '25 hours'")
+    assert [due.message_key for due in watching.spawns_due(poor.parts, [])] == [second]
+
+
+def test_mail_from_anybody_spends_no_more_than_the_drafts_budget(bench: Bench) -> None:
+    """Without a tenant a question gets a draft; a client's own, which may read, goes on."""
+    stranger, client = question(bench, 1, tenant=False), question(bench, 2)
+    poor = bench.again(draft_day_budget_euros=4.0)
+    assert [due.message_key for due in watching.spawns_due(poor.parts, [])] == [client]
+    waits = poor.spawn(stranger)
+    assert isinstance(waits, StageDone)
+    assert waits.facts["code"] == "spawn_budget_of_drafts_spent"
+    assert isinstance(poor.spawn(client), StageDone)
 
 
 def test_a_silent_agent_is_ended_by_its_time_limits(bench: Bench, mode: SetMode) -> None:

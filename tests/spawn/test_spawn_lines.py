@@ -127,7 +127,7 @@ EXPECTED = {
     "no_result": "no_result",
     "truncated_result": "no_result",
     "fake_result_in_tool_output": "no_result",
-    "is_error_success_subtype_429": "api_error",
+    "is_error_success_subtype_429": "api_unavailable",
     "is_error_not_logged_in": "not_logged_in",
     "error_max_turns": "agent_error",
     "two_results": "agent_error",

@@ -25,7 +25,7 @@ from tests.fixtures_spawn import Runs
         ("ok", "ok"),
         ("noise", "ok"),
         ("orphan", "ok"),
-        ("api_error", "api_error"),
+        ("api_error", "api_unavailable"),
         ("not_logged_in", "not_logged_in"),
         ("login_line", "not_logged_in"),
         ("max_turns", "agent_error"),

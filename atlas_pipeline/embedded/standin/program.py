@@ -23,7 +23,7 @@ from .work import Permissions, Worker
 SWITCHES = {"-p", "--print", "--verbose", "--include-partial-messages", "--include-hook-events"}
 SWITCHES |= {"--no-session-persistence", "--strict-mcp-config"}
 WITH_VALUE = {"--output-format", "--model", "--append-system-prompt-file", "--permission-mode", "--setting-sources"}
-WITH_VALUE |= {"--max-turns", "--session-id"}
+WITH_VALUE |= {"--max-turns", "--max-budget-usd", "--session-id"}
 WITH_LIST = {"--add-dir", "--allowedTools", "--disallowedTools", "--tools"}
 EDITING = ["Edit", "Write"]
 
@@ -199,6 +199,14 @@ def _max_turns(stream: Stream) -> int:
     return 1
 
 
+def _over_budget(stream: Stream) -> int:
+    stream.say("Still at it.")
+    stream.result(
+        "", subtype="error_max_budget_usd", error=True, terminal_reason="budget_exhausted", total_cost_usd=5.02
+    )
+    return 1
+
+
 def _slow(stream: Stream) -> None:
     for number in range(300):
         stream.say(f"Step {number}")
@@ -251,6 +259,7 @@ AFTER_INIT: dict[str, Callable[[Stream], int | None]] = {
     "api_error": _api_error,
     "not_logged_in": _not_logged_in,
     "max_turns": _max_turns,
+    "over_budget": _over_budget,
     "slow": _slow,
     "die": _die,
     "noise": _noise,
