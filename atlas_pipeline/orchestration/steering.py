@@ -30,7 +30,7 @@ def calibration_report(settings: Settings) -> dg.AssetsDefinition:
             metadata={
                 "report": dg.MetadataValue.md(rendered),
                 "classifications": metrics.classifications,
-                "uncertain": metrics.uncertain,
+                "uncertain": metrics.uncertain.part,
                 "failed": metrics.failed,
                 "blocked": metrics.blocked,
                 "internal_jobs": metrics.gate.jobs,
