@@ -3,7 +3,7 @@
 house     up, demo, migrate             doctor    which parts are real, embedded, absent
 messages  status, show, tail            orders    spawn, reprocess, unblock, rescan, accept, cancel
 tenants   tenant list|show|add          inspect   what would be concluded of mail files, without a database
-report    the month's calibration
+report    report, phase: the month's calibration
 """
 
 from __future__ import annotations

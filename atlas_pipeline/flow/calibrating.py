@@ -5,13 +5,19 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import UTC, datetime
 
+from atlas_pipeline.calibration.checks import DESCRIPTIONS as CHECKS
+from atlas_pipeline.calibration.checks import checks
 from atlas_pipeline.calibration.gate import GATE_JOBS, GATE_RATE
 from atlas_pipeline.calibration.metrics import ORDERS, Counts, Metrics, compute
 from atlas_pipeline.calibration.months import before, bounds
+from atlas_pipeline.calibration.pictures import pictures
 from atlas_pipeline.calibration.report import render
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.store import figures, phases
 from atlas_pipeline.store.database import Connection
+
+# What the asset shows beside the numbers: the orchestration knows the flow alone.
+__all__ = ["CHECKS", "calibrate", "checks", "count", "pictures"]
 
 TRAILING_MONTHS = 3
 _AUDITED = ["intake_failed", "blocked_unsafe", *ORDERS]
