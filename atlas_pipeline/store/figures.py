@@ -37,6 +37,19 @@ def of_month(start: datetime, end: datetime) -> Decisions:
     )
 
 
+def of_replay(replay_id: int, *, replayed: bool) -> Decisions:
+    """The decisions that a replay has an answer beside: the answers, or else the month's own."""
+    columns = "intent, classifier_intent, confidence, uncertain, model, prompt_version, guards, tenant"
+    side = ", ".join(f"{'r' if replayed else 'c'}.{name}" for name in columns.split(", "))
+    return Decisions(
+        sql.SQL(
+            f"select c.id, c.at, c.message_key, {side} from atlas.replay_decisions r "  # noqa: S608
+            "join atlas.classifications c on c.id = r.classification_id where r.replay_id = %(replay)s and r.code = 'ok'"
+        ),
+        {"replay": replay_id},
+    )
+
+
 def volumes(conn: Connection, source: Decisions) -> list[Row]:
     """Decisions by intent, tenant, model and prompt: how many, the sums of confidence and of its squares, uncertain ones."""
     return _rows(

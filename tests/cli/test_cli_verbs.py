@@ -19,7 +19,7 @@ from tests.fixtures_orchestration import Atlas, Said, atlas_process
 
 VERBS = {
     "up", "demo", "doctor", "migrate", "inspect", "status", "show", "tail", "tenant", "spawn", "reprocess", "unblock",
-    "rescan", "accept", "cancel", "correct", "draft", "dialogue", "agents", "scar", "report", "phase",
+    "rescan", "accept", "cancel", "correct", "draft", "dialogue", "agents", "scar", "report", "phase", "replay",
 }  # fmt: skip
 ALL = [
     *sorted((verb,) for verb in VERBS),
