@@ -159,6 +159,10 @@ class Settings(BaseSettings):
     confidence_floor: float = Field(0.5, ge=0, le=1, description="Below it the intent is forced to noise")
     uncertainty_threshold: float = Field(0.7, ge=0, le=1, description="Below it classification_uncertain is audited")
 
+    replay_share: float = Field(
+        0.5, ge=0, le=1, description="Share of the day's AI budget that replays may use up; the rest is kept for mail"
+    )
+
     # Agents
     mother_ship_url: str | None = Field(
         None, description="Where this house is a client's own: the agency's house, asked who writes for a prompt domain"

@@ -8,10 +8,12 @@ from zoneinfo import ZoneInfo
 
 from atlas_pipeline.errors import Refused
 
+_MONTH = re.compile(r"[12][0-9]{3}-(0[1-9]|1[0-2])")
+
 
 def bounds(month: str, time_zone: str) -> tuple[datetime, datetime]:
     """First instant of ``YYYY-MM`` and of the month after it, in the zone. Raises Refused("month_malformed")."""
-    if not re.fullmatch(r"[12][0-9]{3}-(0[1-9]|1[0-2])", month):
+    if not _MONTH.fullmatch(month):
         raise Refused("month_malformed")
     year, number = int(month[:4]), int(month[5:])
     zone = ZoneInfo(time_zone)
@@ -23,3 +25,11 @@ def bounds(month: str, time_zone: str) -> tuple[datetime, datetime]:
 def month_of(moment: datetime, time_zone: str) -> str:
     """The month in which this instant lies."""
     return moment.astimezone(ZoneInfo(time_zone)).strftime("%Y-%m")
+
+
+def before(month: str, count: int) -> str:
+    """The month that many months before ``YYYY-MM``. Raises Refused("month_malformed")."""
+    if not _MONTH.fullmatch(month):
+        raise Refused("month_malformed")
+    year, number = divmod(int(month[:4]) * 12 + int(month[5:]) - 1 - count, 12)
+    return f"{year:04d}-{number + 1:02d}"

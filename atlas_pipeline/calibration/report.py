@@ -2,71 +2,35 @@
 
 from __future__ import annotations
 
-from atlas_pipeline.calibration.metrics import GATE_JOBS, GATE_RATE, Gate, Metrics
+from collections.abc import Iterator
 
-_WORDS = {
-    "fr": {
-        "title": "Calibration du classifieur",
-        "head": "| intention | volume | confiance moyenne | écart-type | brouillons | annulés | succès |",
-        "total": "classifications",
-        "uncertain": "incertaines",
-        "failed": "échecs",
-        "blocked": "bloquées",
-        "gate": "Passage en phase 3",
-        "earned": "mérité, à confirmer par un humain",
-        "not_yet": "pas encore",
-        "jobs": "chantiers internes, succès",
-        "needed": "il faut plus de",
-        "over": "sur au moins",
-    },
-    "en": {
-        "title": "Classifier calibration",
-        "head": "| intent | volume | mean confidence | deviation | drafts | cancelled | success |",
-        "total": "classifications",
-        "uncertain": "uncertain",
-        "failed": "failed",
-        "blocked": "blocked",
-        "gate": "Promotion to phase 3",
-        "earned": "earned, to be confirmed by a human",
-        "not_yet": "not yet",
-        "jobs": "internal jobs, success",
-        "needed": "needs more than",
-        "over": "over at least",
-    },
-}
+from atlas_pipeline.calibration.metrics import Metrics
+from atlas_pipeline.calibration.tables import Table, tables, verdict
+from atlas_pipeline.calibration.words import WORDS
 
 
 def render(metrics: Metrics, language: str) -> str:
-    """The report as Markdown, in ``fr`` or ``en``."""
-    words = _WORDS[language]
-    lines = [
-        f"# {words['title']} {metrics.month}",
-        "",
-        f"{metrics.classifications} {words['total']}, {metrics.uncertain} {words['uncertain']} ({_percent(metrics.uncertainty_rate)}), "
-        f"{metrics.failed} {words['failed']}, {metrics.blocked} {words['blocked']}.",
-        "",
-        words["head"],
-        "|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    lines += [
-        f"| {row.intent} | {row.volume} | {_number(row.mean_confidence)} | {_number(row.deviation)} | {row.drafts} | {row.cancelled} "
-        f"| {_percent(row.success)} |"
-        for row in metrics.intents
-    ]
-    return "\n".join([*lines, "", *_gate(metrics.gate, words), ""])
+    """The report as Markdown, in ``fr`` or ``en``. The gate comes first: it is what the report is for."""
+    words = WORDS[language]
+    lines = [f"# {words['title']} {metrics.month}", "", f"**{verdict(metrics.gate, words)}**", ""]
+    for table in tables(metrics, words):
+        lines += [*_table(table, words["nothing"]), ""]
+    return "\n".join(lines)
 
 
-def _gate(gate: Gate, words: dict[str, str]) -> list[str]:
-    interval = f" [{_percent(gate.interval[0])} – {_percent(gate.interval[1])}]" if gate.interval else ""
-    return [
-        f"**{words['gate']}: {words['earned'] if gate.earned else words['not_yet']}** — {gate.jobs} {words['jobs']} "
-        f"{_percent(gate.rate)}{interval}; {words['needed']} {GATE_RATE:.0%} {words['over']} {GATE_JOBS}."
-    ]
+def markdown(table: Table, nothing: str) -> str:
+    """One table; ``nothing`` is what is said of one without rows."""
+    return "\n".join(_table(table, nothing))
 
 
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
+def _table(table: Table, nothing: str) -> Iterator[str]:
+    yield from (f"## {table.title}", "")
+    if not table.rows:
+        yield nothing
+    else:
+        yield f"| {' | '.join(table.heads)} |"
+        yield f"|---|{'---:|' * (len(table.heads) - 1)}"
+        for row in table.rows:
+            yield f"| {' | '.join(cell.replace('|', '/') for cell in row)} |"
+    if table.note:
+        yield from ("", table.note)

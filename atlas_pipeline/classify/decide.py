@@ -14,11 +14,12 @@ The names at the right are audit actions; the store writes them. "Antivirus firs
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from atlas_pipeline.classify.answer import SCHEMA, Answer, parse_answer
 from atlas_pipeline.classify.facts import ClassifyFacts
-from atlas_pipeline.classify.prompt import PROMPT_VERSION, Lesson, build_prompt, new_marker
+from atlas_pipeline.classify.prompt import CURRENT, PROMPT_VERSION, Lesson, Wording, build_prompt, new_marker
 from atlas_pipeline.classify.redact import redact_ocr
 from atlas_pipeline.classify.subject import is_forwarded_summary
 from atlas_pipeline.model import Completion, CompletionRequest, Decision, Intent, TrustLevel
@@ -58,6 +59,7 @@ def classify(
     marker: Callable[[], str] = new_marker,
     message_key: str | None = None,
     lessons: Sequence[Lesson] = (),
+    words: Wording = CURRENT,
 ) -> Decision:
     """Decide what the mail asks for.
 
@@ -69,12 +71,13 @@ def classify(
         return _by_rule("atlas_summary_short_circuit", "rule/short_circuit", facts, language)
     if facts.automatic is not None:
         return _by_rule("automatic_mail", "rule/automatic", facts, language)
-    system, prompt, document = build_prompt(facts, marker(), language=language, lessons=lessons)
+    system, prompt, document = build_prompt(facts, marker(), language=language, lessons=lessons, words=words)
     request = CompletionRequest(
         TASK, system, prompt, document, schema=SCHEMA, max_tokens=_MAX_TOKENS, message_key=message_key
     )
     answer, completion = router.judged(request, lambda given: parse_answer(given.content))
-    return apply_guards(answer, completion.model, facts, floor=floor, uncertainty=uncertainty)
+    decision = apply_guards(answer, completion.model, facts, floor=floor, uncertainty=uncertainty)
+    return replace(decision, prompt_version=words.version)
 
 
 def _by_rule(guard: str, model: str, facts: ClassifyFacts, language: str) -> Decision:

@@ -9,9 +9,11 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from string import Formatter
 
 from atlas_pipeline.classify.document import document_of, whole_body
 from atlas_pipeline.classify.facts import ClassifyFacts
+from atlas_pipeline.errors import Refused
 from atlas_pipeline.model import Intent, TrustLevel
 from atlas_pipeline.text import clean_text, one_line
 
@@ -55,6 +57,31 @@ _SENDERS = {TrustLevel.OTHER: "not authenticated", TrustLevel.PROSPECT: "authent
 
 
 @dataclass(frozen=True)
+class Wording:
+    """A system message with ``{language}`` and ``{marker}`` in it, and the version by which its decisions are known."""
+
+    version: str
+    system: str = field(repr=False)
+
+
+CURRENT = Wording(PROMPT_VERSION, _SYSTEM)
+
+
+def wording(version: str, system: str) -> Wording:
+    """Another wording, to be tried on stored mails. Raises Refused("prompt_malformed") for one that can't be filled in.
+
+    Without the marker the model could not tell the mail from the question, so that it has to be there.
+    """
+    try:
+        fields = {name for _text, name, _format, _conversion in Formatter().parse(system) if name is not None}
+    except ValueError:
+        raise Refused("prompt_malformed") from None
+    if fields != {"language", "marker"}:
+        raise Refused("prompt_malformed")
+    return Wording(version, system)
+
+
+@dataclass(frozen=True)
 class Lesson:
     """A mail that a person judged otherwise than the model did: its bare text, and the intent it should have had."""
 
@@ -68,14 +95,19 @@ def new_marker() -> str:
 
 
 def build_prompt(
-    facts: ClassifyFacts, marker: str, *, language: str = "fr", lessons: Sequence[Lesson] = ()
+    facts: ClassifyFacts,
+    marker: str,
+    *,
+    language: str = "fr",
+    lessons: Sequence[Lesson] = (),
+    words: Wording = CURRENT,
 ) -> tuple[str, str, str]:
     """System message, user message, and the bare document for providers that read no prompt.
 
     The body is cut at 8000 characters. Should the marker or a delimiter's word occur in the mail, it is replaced. ``lessons`` are
     other people's mails: they stand between markers of their own, as data too.
     """
-    system = _SYSTEM.format(language=_LANGUAGES.get(language, "French"), marker=marker)
+    system = words.system.format(language=_LANGUAGES.get(language, "French"), marker=marker)
     prompt = _PROMPT.format(
         sender=_SENDERS.get(facts.trust.level, facts.trust.level.value),
         attachments="yes" if facts.has_attachments else "no",

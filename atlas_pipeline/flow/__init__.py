@@ -8,5 +8,6 @@ spawning    one agent for one message      releasing   deploy and checks        
 watching    what was left behind           operator    what a human may order
 models      the router, as configured      learning    what operators corrected  writing     reply drafts, the dialogue
 briefing    what an agent is told          teaching    its registry and lessons  domains     who writes for what
-legacy      the older way to call an agent
+legacy      the older way to call an agent  calibrating   the month's report    promoting   the phase
+replaying   a month judged again, beside the truth
 """

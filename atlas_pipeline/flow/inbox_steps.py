@@ -158,16 +158,22 @@ def decide(parts: Parts, key: str, mail: ParsedMail, judged: Trust, text: OcrTex
     """Classify, then write decision, status and work record in one transaction. Raises what the provider layer raises."""
     with parts.db.transaction() as conn:
         everyone = tenants.all_tenants(conn)
+    facts, how = facts_among(mail, judged, text, everyone)
+    decision = conclude(parts, facts, key)
+    with parts.db.transaction() as conn:
+        _store_decision(conn, key, decision, mail, how)
+    return decision
+
+
+def facts_among(mail: ParsedMail, judged: Trust, text: OcrText, everyone: list[Tenant]) -> tuple[ClassifyFacts, str]:
+    """What the classifier is told of a mail where these are the clients, and how its own client was found."""
     requester, _claimed = trust.requester(mail)
     of_requester, _method = trust.match_tenant(requester, everyone)
     tenant, how = resolve_tenant(mail, judged, everyone)
     facts = classify_facts(
         mail, judged, text, tenant=tenant.slug if tenant else None, own=of_requester.slug if of_requester else None
     )
-    decision = conclude(parts, facts, key)
-    with parts.db.transaction() as conn:
-        _store_decision(conn, key, decision, mail, how)
-    return decision
+    return facts, how
 
 
 def conclude(parts: Parts, facts: ClassifyFacts, key: str | None) -> Decision:

@@ -1,9 +1,11 @@
 """Jobs: all in one process, none retried by Dagster, each with a longest running time."""
 
+from pathlib import Path
+
 import dagster as dg
 from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
 
-from atlas_pipeline.flow import recapping, watching
+from atlas_pipeline.flow import recapping, replaying, watching
 from atlas_pipeline.flow.stage import ACTION_STAGES, INBOX_STAGES
 from atlas_pipeline.orchestration.boundary import bounded_parts
 from atlas_pipeline.orchestration.runs import HALF
@@ -62,6 +64,30 @@ def guard_locks(context: dg.OpExecutionContext) -> None:
         context.log.info("lock guard: %s", watching.guard_locks(parts))
 
 
+class ReplayConfig(dg.Config):
+    """``month`` (YYYY-MM) is judged again; empty or negative values are as they are now. Files are the server's."""
+
+    month: str
+    routing: str = ""
+    prompt: str = ""
+    floor: float = -1.0
+    uncertainty: float = -1.0
+
+
+@dg.op(out=dg.Out(dg.Nothing))
+def replay_month(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
+    """Judge a month's stored mails again beside the truth; the log shows what would have been otherwise."""
+    change = replaying.Change(
+        routing=Path(config.routing) if config.routing else None,
+        prompt=Path(config.prompt) if config.prompt else None,
+        floor=config.floor if config.floor >= 0 else None,
+        uncertainty=config.uncertainty if config.uncertainty >= 0 else None,
+    )
+    with bounded_parts() as parts:
+        found = replaying.replay(parts, config.month, change, actor=f"dagster:{context.run.run_id}")
+    context.log.info("%s", "\n".join(replaying.told(found)))
+
+
 @dg.op(out=dg.Out(dg.Nothing))
 def prune_history(context: dg.OpExecutionContext) -> None:
     """Delete old runs and partitions."""
@@ -80,6 +106,12 @@ def lock_guard_job() -> None:
     guard_locks()
 
 
+@dg.job(executor_def=dg.in_process_executor, tags=_tags(14400, "replay"))
+def replay_job() -> None:
+    """A month judged again, beside the truth."""
+    replay_month()
+
+
 @dg.job(executor_def=dg.in_process_executor, tags=_tags(3600, "maintenance"))
 def maintenance_job() -> None:
     """Nightly upkeep."""
@@ -94,5 +126,6 @@ JOBS: list[dg.JobDefinition | UnresolvedAssetJobDefinition] = [
     heartbeat_job,
     outbox_job,
     lock_guard_job,
+    replay_job,
     maintenance_job,
 ]

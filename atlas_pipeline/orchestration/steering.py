@@ -1,6 +1,7 @@
 """Assets that steer: the monthly report, the agents' registry, their scars, the mailbox's pulse."""
 
 import base64
+from collections.abc import Iterator
 
 import dagster as dg
 
@@ -14,7 +15,10 @@ GROUP = "steering"
 
 
 def calibration_report(settings: Settings) -> dg.AssetsDefinition:
-    """The report's asset; its months lie in the settings' zone. It reads the tables by month, not the partitions."""
+    """The report's asset; its months lie in the settings' zone. It reads the tables by month, not the partitions.
+
+    Its checks are concluded from the same numbers, in the same step: they warn, and hold nothing up.
+    """
 
     @dg.asset(
         name="calibration_report",
@@ -22,23 +26,44 @@ def calibration_report(settings: Settings) -> dg.AssetsDefinition:
         group_name=GROUP,
         deps=[dg.AssetDep(name, partition_mapping=dg.AllPartitionMapping()) for name in ("classification", "recap")],
         description="How well the classifier did this month, and whether it has earned the next phase.",
+        check_specs=[
+            dg.AssetCheckSpec(name, asset="calibration_report", description=text, blocking=False)
+            for name, text in calibrating.CHECKS.items()
+        ],
     )
-    def report(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    def report(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
         with bounded_parts() as parts:
             metrics, rendered = calibrating.calibrate(parts, context.partition_key)
-        return dg.MaterializeResult(
+            drawn = calibrating.pictures(metrics, parts.settings.language)
+        yield dg.MaterializeResult(
             metadata={
                 "report": dg.MetadataValue.md(rendered),
+                **{picture.name: _picture(picture.name, picture.svg) for picture in drawn},
                 "classifications": metrics.classifications,
-                "uncertain": metrics.uncertain,
+                "uncertain": metrics.uncertain.part,
                 "failed": metrics.failed,
                 "blocked": metrics.blocked,
                 "internal_jobs": metrics.gate.jobs,
                 "gate_earned": metrics.gate.earned,
-            }
+            },
+            check_results=[
+                dg.AssetCheckResult(
+                    passed=check.passed,
+                    check_name=check.name,
+                    severity=dg.AssetCheckSeverity.WARN,
+                    metadata=dict(check.facts),
+                )
+                for check in calibrating.checks(metrics)
+            ],
         )
 
     return report
+
+
+def _picture(name: str, svg: str) -> dg.MarkdownMetadataValue:
+    """An SVG as the UI shows it: inside Markdown, as a data URI."""
+    encoded = base64.b64encode(svg.encode()).decode()
+    return dg.MetadataValue.md(f"![{name}](data:image/svg+xml;base64,{encoded})")
 
 
 @dg.asset(group_name=GROUP, description="The agents: loaded from their file, shown by ring and family.")
@@ -47,7 +72,6 @@ def agent_registry() -> dg.MaterializeResult[None]:
     with bounded_parts() as parts:
         changed, rows = teaching.load_agents(parts)
         reactor = teaching.reactor(parts)
-    picture = base64.b64encode(reactor.svg.encode()).decode()
     table = [
         "| ring | family | agents |",
         "|---|---|---|",
@@ -59,7 +83,7 @@ def agent_registry() -> dg.MaterializeResult[None]:
             "agents": sum(row["agents"] for row in rows),
             "ring_differs_from_family": len(reactor.differing),
             "ring_differs": dg.MetadataValue.text(", ".join(reactor.differing)),
-            "reactor": dg.MetadataValue.md(f"![reactor](data:image/svg+xml;base64,{picture})"),
+            "reactor": _picture("reactor", reactor.svg),
             "rings": dg.MetadataValue.md("\n".join(table)),
         }
     )

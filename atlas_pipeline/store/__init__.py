@@ -9,6 +9,7 @@
     spawns     agents started, and their events              releases   deployments and QA reports
     outbox     recaps waiting to be sent                     registry   agents, scars, embeddings
     figures    what calibration counts                       overview   what the CLI lists
+    phases     what the gate decided, and the phase          replays    a month judged again
 
 Transactions belong to the caller: a function here never commits. No stage is imported from here.
 """

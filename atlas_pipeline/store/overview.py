@@ -104,5 +104,30 @@ def story(conn: Connection, key: str) -> dict[str, Any]:
     }
 
 
+def decisions(conn: Connection, key: str) -> list[Row]:
+    """Every decision of the classifier on a message and every correction of one, oldest first."""
+    return conn.execute(
+        "select at, 'decision' as what, intent, classifier_intent, confidence, uncertain, model, prompt_version, guards, tenant "
+        "from atlas.classifications where message_key = %(key)s union all "
+        "select at, 'correction', intent, null, null, null, actor, null, null, null from atlas.corrections where message_key = %(key)s order by 1",
+        {"key": key},
+    ).fetchall()
+
+
+def events(conn: Connection, key: str) -> list[Row]:
+    """The timeline of a message's agents: when, of which start, what kind of event, which tool. No payload."""
+    return conn.execute(
+        "select e.at, s.round, s.attempt, s.try, e.seq, e.event_type, e.tool_name from atlas.spawn_event_log e "
+        "join atlas.spawns s on s.id = e.spawn_id where s.message_key = %s order by e.spawn_id, e.seq",
+        (key,),
+    ).fetchall()
+
+
+def content(conn: Connection, key: str) -> Row:
+    """Subject and text of a mail, for a person who asked for them; empty where there is no such mail."""
+    row = conn.execute("select subject, body_text from atlas.messages where message_key = %s", (key,)).fetchone()
+    return row or {}
+
+
 def _rows(conn: Connection, query: str, key: str) -> list[Row]:
     return conn.execute(query.encode(), (key,)).fetchall()

@@ -97,8 +97,20 @@ def add_ai_call(
 
 
 def spent_since(conn: Connection, start: datetime) -> tuple[int, float]:
-    """Paid calls since a moment, and their price in euros as far as it is known."""
-    return _spent(conn, sql.SQL("code <> all(%s) and at >= %s"), (list(_UNPAID), start))
+    """Paid calls since a moment, those of replays too, and their price in euros as far as it is known."""
+    calls, euros = _spent(conn, sql.SQL("code <> all(%s) and at >= %s"), (list(_UNPAID), start))
+    replayed, their_euros = spent_on_replays(conn, start)
+    return calls + replayed, euros + their_euros
+
+
+def spent_on_replays(conn: Connection, start: datetime) -> tuple[int, float]:
+    """The same of replays alone."""
+    row = conn.execute(
+        "select count(*) as calls, coalesce(sum(euros), 0) as euros from atlas.replay_calls "
+        "where provider <> 'local' and code <> all(%s) and at >= %s",
+        (list(_UNPAID), start),
+    ).fetchone()
+    return (int(row["calls"]), float(row["euros"])) if row else (0, 0.0)
 
 
 def spent_on(conn: Connection, key: str) -> tuple[int, float]:

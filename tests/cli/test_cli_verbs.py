@@ -19,10 +19,17 @@ from tests.fixtures_orchestration import Atlas, Said, atlas_process
 
 VERBS = {
     "up", "demo", "doctor", "migrate", "inspect", "status", "show", "tail", "tenant", "spawn", "reprocess", "unblock",
-    "rescan", "accept", "cancel", "correct", "draft", "dialogue", "agents", "mother-ship", "scar",
-    "report",
+    "rescan", "accept", "cancel", "correct", "draft", "dialogue", "agents", "mother-ship", "scar", "report", "phase",
+    "replay",
 }  # fmt: skip
-ALL = [*sorted((verb,) for verb in VERBS), ("tenant", "list"), ("tenant", "show"), ("tenant", "add")]
+ALL = [
+    *sorted((verb,) for verb in VERBS),
+    ("tenant", "list"),
+    ("tenant", "show"),
+    ("tenant", "add"),
+    ("phase", "show"),
+    ("phase", "promote"),
+]
 
 
 def failed(said: Said) -> str:
@@ -423,3 +430,44 @@ def test_a_bad_routing_file_stops_the_house_at_once(atlas: Atlas, tmp_path: Path
     said = failed(atlas("up", ATLAS_AI_ROUTING=str(bad)))
     assert said.startswith("ai_routing_invalid")
     assert "line 2: tasks.classification.model: missing" in said
+
+
+# The month's report
+# ------------------
+
+
+def test_a_report_is_a_table_json_or_a_page_and_never_two_of_them(house_env: Bench, atlas: Atlas) -> None:
+    """The page needs nothing beside itself: it may be sent by mail."""
+    house_env.take_in(letter(), Intent.QUESTION)
+    assert "Passage en phase 3" in atlas("report").out
+    found = json.loads(atlas("report", "--json").out)
+    assert (found["classifications"], found["gate"]["earned"]) == (1, False)
+    page = atlas("report", "--html").out
+    assert page.count("<svg ") == 6
+    assert all(word not in page for word in ("<script", "<link", "src=", "href="))
+    assert atlas("report", "--html").out == page
+    assert atlas("report", "--html", "--json").status == 2
+
+
+def test_a_phase_is_shown_and_not_entered_while_the_gate_is_not_passed(house_env: Bench, atlas: Atlas) -> None:
+    assert atlas("phase", "show").out == "phase 2\n"
+    assert failed(atlas("phase", "promote", "--yes")).startswith("gate_not_passed (month=")
+    shown = json.loads(atlas("phase", "show", "--json").out)
+    assert (shown["phase"], shown["decisions"][0]["earned"]) == (2, False)
+
+
+def test_an_operator_is_asked_before_the_phase_is_entered(house_env: Bench, atlas: Atlas) -> None:
+    """Nobody answers here, so nothing is entered; with --yes it is, under the operator's name."""
+    house_env.change("insert into atlas.tenants (slug, name, internal) values ('own', 'Own', true)")
+    key = house_env.take_in(letter())
+    with house_env.parts.db.transaction() as conn:
+        conn.execute("set local session_replication_role = replica")
+        conn.execute(
+            "insert into atlas.chantiers (message_key, title, tenant) select %s || n, 't', 'own' from generate_series(1, 30) n",
+            (key,),
+        )
+    assert atlas("phase", "promote").status == 1
+    assert atlas("phase", "show").out.startswith("phase 2\n")
+    assert atlas("phase", "promote", "--yes").out == "phase 3\n"
+    assert atlas("phase", "show").out.startswith("phase 3, since ")
+    assert "operator:" in atlas("phase", "show").out

@@ -104,6 +104,13 @@ def test_the_report_of_a_month_shows_its_numbers_as_metadata(dagster_house: Dags
     assert metadata["classifications"].value == 1
     assert metadata["gate_earned"].value is False
     assert month in str(metadata["report"].value)
+    drawn = ("volume", "reliability", "success", "guards", "cost", "latency")
+    assert all("data:image/svg+xml;base64," in str(metadata[name].value) for name in drawn)
+    found = {check.check_name: (check.passed, check.severity) for check in result.get_asset_check_evaluations()}
+    warns = dg.AssetCheckSeverity.WARN
+    assert found == {
+        "enough_data": (False, warns), "gate": (False, warns), "drift": (True, warns), "error_rate": (True, warns)
+    }  # fmt: skip
     assert dagster_house.bench.one("select count(*) from atlas.calibration_reports where month = %s", month) == 1
 
 
