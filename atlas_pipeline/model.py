@@ -337,7 +337,10 @@ class DeployResult:
 
 @dataclass(frozen=True)
 class RouteCheck:
-    """One route looked at on one level (``http`` or ``browser``); ``errors`` are sentences an agent can act on."""
+    """One route looked at on one level (``http`` or ``browser``); ``errors`` are sentences an agent can act on.
+
+    ``screenshot`` and ``phone_screenshot`` are paths of PNG files, at the width of a desk and at that of a phone.
+    """
 
     route: str
     level: str
@@ -346,6 +349,7 @@ class RouteCheck:
     milliseconds: int
     errors: tuple[str, ...] = ()
     screenshot: str | None = None
+    phone_screenshot: str | None = None
 
 
 @dataclass(frozen=True)

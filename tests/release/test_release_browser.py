@@ -29,13 +29,17 @@ def look(browser: BrowserChecker, web: WebServer, route: str = "/x", timeout: fl
 
 
 def test_a_sound_page_passes_with_a_picture(browser: BrowserChecker, demo_site: DemoSite, tmp_path: Path) -> None:
-    """The picture shows the page, and is what the recap's reader sees."""
+    """The pictures show the page at both widths, and are what the recap's reader sees."""
     picture = tmp_path / "contact.png"
     check = browser.check(demo_site.url, "/contact", timeout_seconds=10, screenshot_path=picture)
     assert (check.route, check.level, check.ok, check.status, check.errors) == ("/contact", "browser", True, 200, ())
     assert check.screenshot == str(picture)
     with Image.open(picture) as image:
         assert image.width == 1280
+        assert len(image.convert("RGB").getcolors(1_000_000) or ()) > 20
+    assert check.phone_screenshot == str(tmp_path / "contact-phone.png")
+    with Image.open(check.phone_screenshot) as image:
+        assert image.width == 390
         assert len(image.convert("RGB").getcolors(1_000_000) or ()) > 20
 
 
@@ -85,6 +89,12 @@ def test_a_blank_page_fails(browser: BrowserChecker, web: WebServer) -> None:
     web.page("/x", "<!doctype html><link rel=icon href='data:,'><script>1</script><p style='display:none'>x</p>")
     check = look(browser, web)
     assert check.errors == ("/x is blank: nothing can be seen on the page",)
+
+
+def test_a_page_that_is_blank_on_a_phone_alone_fails(browser: BrowserChecker, web: WebServer) -> None:
+    """A menu that covers all, a column that hides: seen at no desk."""
+    web.page("/x", SEEN + "<style>@media (max-width: 600px) { p { display: none } }</style>")
+    assert look(browser, web).errors == ("/x is blank at the width of a phone: nothing can be seen on the page",)
 
 
 @pytest.mark.parametrize(
@@ -186,10 +196,15 @@ def test_an_allowed_host_is_asked(web: WebServer, other_web: WebServer) -> None:
 
 def test_dialogs_popups_and_downloads_hold_nothing_up(browser: BrowserChecker, web: WebServer, tmp_path: Path) -> None:
     """Nobody is there to click."""
-    script = "alert('a'); confirm('b'); prompt('c'); window.onbeforeunload = () => 'stay'; window.open('/y')"
+    script = "window.onbeforeunload = () => 'stay'; window.open('/y')"
     web.page("/x", SEEN + f"<script>{script}</script>")
-    web.page("/y", SEEN)
+    web.page("/y", SEEN + "<script>alert('a'); confirm('b'); prompt('c')</script>")
     assert look(browser, web).ok
+    assert look(browser, web, "/y").errors == (
+        "/y opens a dialog by itself (alert): a",
+        "/y opens a dialog by itself (confirm): b",
+        "/y opens a dialog by itself (prompt): c",
+    )
     web.page("/file", b"PK", kind="application/zip", headers={"Content-Disposition": "attachment"})
     check = look(browser, web, "/file")
     assert check.errors == ("/file answered with a download in place of a page",)

@@ -38,10 +38,8 @@ def test_a_report_looks_at_every_route_on_both_levels(demo_site: DemoSite, tmp_p
         ],
     }
     assert [shot.name for shot in sorted(shots.iterdir())] == [
-        "01-home.png",
-        "02-equipe.png",
-        "03-devis.png",
-        "04-contact.png",
+        *("01-home-phone.png", "01-home.png", "02-equipe-phone.png", "02-equipe.png"),
+        *("03-devis-phone.png", "03-devis.png", "04-contact-phone.png", "04-contact.png"),
     ]
 
 
