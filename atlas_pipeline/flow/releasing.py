@@ -11,7 +11,7 @@ from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.stage import Outcome, StageDone
 from atlas_pipeline.model import DeployResult, QaResult, Status
 from atlas_pipeline.release.deploy import confirm_version, deploy
-from atlas_pipeline.release.qa import run_qa
+from atlas_pipeline.release.qa import Site, run_qa
 from atlas_pipeline.store import audit, releases, tracking
 from atlas_pipeline.store.locks import message_lock
 
@@ -129,7 +129,7 @@ def _qa(parts: Parts, evidence: Evidence) -> None:
         report = releases.begin_qa(conn, key, state.round, spawn.attempt)
     if tenant.preprod_url:
         result = run_qa(
-            tenant.preprod_url,
+            Site(tenant.preprod_url),
             spawn.contract.routes or tenant.default_routes,
             chromium=parts.settings.chromium,
             screenshot_dir=screenshot_folder(parts, key, state.round, spawn.attempt),

@@ -23,6 +23,7 @@ _HYDRATION = re.compile(
     re.I | re.S,
 )
 _REACT_HYDRATION = re.compile(r"Minified React error #4(18|19|2[1-5])\b")
+_ADDRESS = re.compile(r"https?://[^\s()]+")
 _SOCKET = re.compile(r"WebSocket connection to '([^']+)' failed")
 
 
@@ -146,10 +147,19 @@ class Watch:
             self.note(
                 f"a call to {', '.join(sorted(self._blocked_calls)[:3])} was blocked on {self.name} and not caught"
             )
+        elif self._is_all_foreign(error.stack):
+            self.note(
+                f"JavaScript error in a script of {host_name(_ADDRESS.findall(error.stack or '')[0])} on {self.name}"
+            )
         elif _REACT_HYDRATION.search(message) or _HYDRATION.search(message):
             self._hydration(message)
         else:
             self.problem(f"JavaScript error on {self.name}: {one_line(message, 200)}{_place(error.stack)}")
+
+    def _is_all_foreign(self, stack: str | None) -> bool:
+        """Whether an error came about without a line of the site's own: where one called, the site may call wrongly."""
+        places = _ADDRESS.findall(stack or "")
+        return bool(places) and not any(map(self.is_own, places))
 
     def _hydration(self, message: str) -> None:
         self.problem(f"Hydration error on {self.name}, the server's page is not the script's: {one_line(message, 160)}")

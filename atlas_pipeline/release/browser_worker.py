@@ -71,7 +71,7 @@ DEAD_END = "http://127.0.0.1:1"
 # Null until something can be seen; then the images of the page that arrived and are no pictures.
 LOOK = """() => {
   const body = document.body;
-  if (!body) return null;
+  if (!body || getComputedStyle(body).display === 'none') return null;
   const visible = element => { const box = element.getBoundingClientRect(); return box.width > 1 && box.height > 1; };
   const shows = body.innerText.trim()
     || [...body.querySelectorAll('img, svg, canvas, video, object, embed, iframe, input, button')].some(visible);

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from atlas_pipeline.release.qa import run_qa
+from atlas_pipeline.release.qa import Site, run_qa
 from tests.fixtures_release import WebServer, served
 
 ROUTES = [f"/page-{number}" for number in range(10)]
@@ -72,7 +72,7 @@ def bare(base_url: str, folder: Path) -> float:
 def checked(base_url: str, folder: Path) -> float:
     """Seconds of the whole report: HTTP and browser, judged."""
     started = time.monotonic()
-    result = run_qa(base_url, ROUTES, chromium="chromium", screenshot_dir=folder, timeout_seconds=20)
+    result = run_qa(Site(base_url), ROUTES, chromium="chromium", screenshot_dir=folder, timeout_seconds=20)
     if not result.ok:
         raise SystemExit(f"the pages are sound, yet: {[check.errors for check in result.checks if not check.ok][:3]}")
     return time.monotonic() - started

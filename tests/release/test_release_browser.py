@@ -78,6 +78,22 @@ def test_an_unhandled_rejection_fails(browser: BrowserChecker, web: WebServer) -
     assert look(browser, web).errors[0].startswith("JavaScript error on /x: TypeError: no data")
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        'console.error(\'Warning: Text content did not match. Server: "a" Client: "b"\')',
+        "console.error('Hydration completed but contains mismatches.')",
+        "throw new Error('Minified React error #418; visit https://react.dev/errors/418')",
+    ],
+)
+def test_a_page_whose_script_makes_another_page_than_the_server_is_named_so(
+    browser: BrowserChecker, web: WebServer, script: str
+) -> None:
+    """Each framework says it in its own way, and a number says little to an agent."""
+    web.page("/x", SEEN + f"<script>{script}</script>")
+    assert look(browser, web).errors[0].startswith("Hydration error on /x, the server's page is not the script's: ")
+
+
 def test_a_thrown_text_fails_too(browser: BrowserChecker, web: WebServer) -> None:
     """Not everything thrown is an error object."""
     web.page("/x", SEEN + "<script>throw 'plain text'</script>")
