@@ -206,6 +206,9 @@ class Tenant:
     deploy_command: tuple[str, ...] = ()
     default_routes: tuple[str, ...] = ("/",)
     version_route: str | None = None
+    # Hosts that its pages may ask besides the site; where its commits can be read, the commit's name appended.
+    allowed_hosts: tuple[str, ...] = ()
+    commit_url: str | None = None
     # Which provider and model write this client's texts; read by ``ai.gateway.resolve_tenant_ai``.
     ai_config: Mapping[str, object] = field(default_factory=dict, hash=False)
 
