@@ -206,6 +206,9 @@ class Tenant:
     deploy_command: tuple[str, ...] = ()
     default_routes: tuple[str, ...] = ("/",)
     version_route: str | None = None
+    # Hosts that its pages may ask besides the site; where its commits can be read, the commit's name appended.
+    allowed_hosts: tuple[str, ...] = ()
+    commit_url: str | None = None
     # Which provider and model write this client's texts; read by ``ai.gateway.resolve_tenant_ai``.
     ai_config: Mapping[str, object] = field(default_factory=dict, hash=False)
 
@@ -337,7 +340,10 @@ class DeployResult:
 
 @dataclass(frozen=True)
 class RouteCheck:
-    """One route looked at on one level (``http`` or ``browser``); ``errors`` are sentences an agent can act on."""
+    """One route looked at on one level (``http`` or ``browser``); ``errors`` are sentences an agent can act on.
+
+    ``screenshot`` and ``phone_screenshot`` are paths of PNG files, at the width of a desk and at that of a phone.
+    """
 
     route: str
     level: str
@@ -346,6 +352,7 @@ class RouteCheck:
     milliseconds: int
     errors: tuple[str, ...] = ()
     screenshot: str | None = None
+    phone_screenshot: str | None = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ CommaList = Annotated[tuple[str, ...], NoDecode]
 
 # Minute, hour, day of the month, month, day of the week.
 _CRON_BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+_LOGIN = r"\s*[a-z0-9-]+=[^\s,:@/?#]+:[^\s,:@/?#]*\s*"
+_LOGINS = re.compile(f"{_LOGIN}(,{_LOGIN})*")
 _CRON_ITEM = re.compile(r"(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:/(\d{1,2}))?")
 
 
@@ -199,6 +201,12 @@ class Settings(BaseSettings):
     deploy_timeout_seconds: int = Field(900, gt=0, description="Time limit of the deploy command (15 minutes)")
     chromium: str = Field("chromium", description="The Chromium program")
     qa_timeout_seconds: float = Field(20.0, gt=0, description="Time limit for one route on one level")
+    qa_first_byte_seconds: float = Field(5.0, gt=0, description="A page whose first byte takes longer fails its check")
+    qa_page_bytes: int = Field(5_000_000, gt=0, description="A page whose document is larger fails its check")
+    qa_ca_file: Path | None = Field(None, description="Certificate authority of pre-production sites, PEM")
+    qa_logins: SecretStr | None = Field(
+        None, description="HTTP auth of pre-production sites: client=user:password,…, the two percent-encoded"
+    )
 
     # Recap
     smtp_url: SecretStr | None = Field(
@@ -245,6 +253,20 @@ class Settings(BaseSettings):
         if len(fields) != len(_CRON_BOUNDS) or not all(map(_is_cron_field, fields, _CRON_BOUNDS)):
             raise ValueError("cron_malformed")
         return value
+
+    @field_validator("qa_logins")
+    @classmethod
+    def _logins(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not _LOGINS.fullmatch(value.get_secret_value()):
+            raise ValueError("logins_malformed")
+        return value
+
+    def qa_login(self, slug: str) -> str | None:
+        """``user:password`` for a client's pre-production site, percent-encoded, or None where it has none here."""
+        entries = self.qa_logins.get_secret_value().split(",") if self.qa_logins else []
+        return next(
+            (login for name, _, login in (entry.strip().partition("=") for entry in entries) if name == slug), None
+        )
 
     @cached_property
     def home_dir(self) -> Path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -46,11 +48,20 @@ class WebServer(ThreadingHTTPServer):
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.before: dict[str, Callable[[], None]] = {}
         self.over = threading.Event()
+        self.tls = False
 
     @property
     def base_url(self) -> str:
         """Where the server listens."""
-        return f"http://127.0.0.1:{self.server_port}"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.server_port}"
+
+    def use(self, certificate: ssl.SSLContext) -> None:
+        """Speak TLS; handshakes are made in the thread of each connection, so that a refused one holds nobody up."""
+        self.tls = True
+        self.socket = certificate.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients that hang up or refuse a certificate are part of the tests."""
 
     def page(self, path: str, body: str | bytes = "<p>Bonjour</p>", **facts: object) -> None:
         """Script one page."""
@@ -97,27 +108,35 @@ def _nothing() -> None:
     """What happens before most answers."""
 
 
-def _serve() -> Iterator[WebServer]:
+@contextlib.contextmanager
+def served(certificate: ssl.SSLContext | None = None) -> Iterator[WebServer]:
+    """A web server for the length of a block, over TLS where it has a certificate."""
     server = WebServer()
+    if certificate is not None:
+        server.use(certificate)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
-    yield server
-    server.over.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield server
+    finally:
+        server.over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @pytest.fixture
 def web() -> Iterator[WebServer]:
     """A web server whose pages the test scripts."""
-    yield from _serve()
+    with served() as server:
+        yield server
 
 
 @pytest.fixture
 def other_web() -> Iterator[WebServer]:
     """A second one: another host, as far as the checks are concerned."""
-    yield from _serve()
+    with served() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

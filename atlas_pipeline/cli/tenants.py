@@ -81,8 +81,15 @@ def read_tenant(text: str) -> Tenant:
     missing = sorted({"slug", "name"} - set(facts))
     if wrong or missing:
         raise Refused("tenant_fields", wrong=",".join(wrong), missing=",".join(missing))
-    values: dict[str, Any] = {"active": True, "internal": False, "domains": (), "contacts": (), **facts}
-    lowered = {name: tuple(item.lower() for item in values[name]) for name in ("domains", "contacts")}
+    values: dict[str, Any] = {
+        "active": True,
+        "internal": False,
+        "domains": (),
+        "contacts": (),
+        "allowed_hosts": (),
+        **facts,
+    }
+    lowered = {name: tuple(item.lower() for item in values[name]) for name in ("domains", "contacts", "allowed_hosts")}
     chosen: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in {**values, **lowered}.items()
     }
@@ -103,12 +110,15 @@ _ITEMS: dict[str, Callable[[str], object]] = {
     "deploy_command": lambda word: word,
     "repository": _REPOSITORY.fullmatch,
     "preprod_url": _URL.fullmatch,
+    # A name without port: the browser is told it as it stands, where a comma or a star would let in more than one host.
+    "allowed_hosts": _DOMAIN.fullmatch,
+    "commit_url": _URL.fullmatch,
 }
 _AI: dict[str, Callable[[object], bool]] = {
     "provider": lambda name: name in PROVIDERS,
     "model": lambda name: isinstance(name, str) and 0 < len(name) <= 100,
 }
-_LISTS = ("domains", "contacts", "zones", "deploy_command", "default_routes")
+_LISTS = ("domains", "contacts", "zones", "deploy_command", "default_routes", "allowed_hosts")
 
 
 def _fits(name: str, value: object) -> bool:
@@ -121,7 +131,7 @@ def _fits(name: str, value: object) -> bool:
     if name == "slug":
         return isinstance(value, str) and _SLUG.fullmatch(value) is not None
     if value is None:
-        return name in ("repository", "preprod_url", "version_route")
+        return name in ("repository", "preprod_url", "version_route", "commit_url")
     return isinstance(value, str) and bool(_ITEMS.get(name, str)(value))
 
 

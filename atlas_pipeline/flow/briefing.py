@@ -114,7 +114,7 @@ def brief(conn: Connection, state: Tracking, attempt: int, *, language: str) -> 
         releases.qa(conn, state.message_key, state.round, attempt - 1),
         releases.deployment(conn, state.message_key, state.round, attempt - 1),
     )
-    http_errors, browser_errors = feedback(*before)
+    http_errors, browser_errors = feedback(*before, releases.before(conn, state.message_key))
     return Briefing(
         agent=chosen.codename,
         reason=chosen.reason,

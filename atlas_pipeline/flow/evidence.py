@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from atlas_pipeline.model import DeployResult, Intent, Profile, QaResult, Tenant
-from atlas_pipeline.release.decide import ReleaseDecision, decide
+from atlas_pipeline.release.decide import Past, ReleaseDecision, decide
 from atlas_pipeline.store import releases, spawns, tenants
 from atlas_pipeline.store.database import Connection
 from atlas_pipeline.store.spawns import Spawn
@@ -21,6 +21,17 @@ class Evidence:
     tenant: Tenant | None
     deploy: DeployResult | None
     qa: QaResult | None
+    before: QaResult | None = None
+    past: Past | None = None
+
+    @property
+    def commit(self) -> str:
+        """What is to be deployed: the agent's last commit, or the attempt before's where this one added none."""
+        if self.spawn.commits:
+            return self.spawn.commits[-1]
+        assert self.past is not None  # noqa: S101  # without either nothing is ever deployed
+        assert self.past.deploy.commit is not None  # noqa: S101  # a deployment's row has one
+        return self.past.deploy.commit
 
     @property
     def intent(self) -> Intent:
@@ -43,6 +54,8 @@ class Evidence:
             qa=self.qa,
             attempt=self.spawn.attempt,
             max_attempts=max_attempts,
+            before=self.before,
+            past=self.past,
         )
 
 
@@ -57,4 +70,11 @@ def gather(conn: Connection, state: Tracking, attempt: int) -> Evidence | None:
         tenant=tenants.get(conn, state.tenant) if state.tenant else None,
         deploy=releases.deployment(conn, state.message_key, state.round, attempt),
         qa=releases.qa(conn, state.message_key, state.round, attempt),
+        before=releases.before(conn, state.message_key),
+        past=_past(conn, state, attempt - 1),
     )
+
+
+def _past(conn: Connection, state: Tracking, attempt: int) -> Past | None:
+    deploy = releases.deployment(conn, state.message_key, state.round, attempt)
+    return Past(deploy, releases.qa(conn, state.message_key, state.round, attempt)) if deploy else None

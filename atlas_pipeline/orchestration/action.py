@@ -91,6 +91,9 @@ def recap(context: dg.AssetExecutionContext) -> Events:
 
 
 def _pictures(parts: Parts, key: str, attempt: int) -> dict[str, dg.MetadataValue]:
-    """Where the screenshots of this attempt lie, by file name; the newest round's."""
-    found: list[Path] = sorted((parts.settings.home_dir / "screenshots" / key).glob(f"*-{attempt}/*.png"))
-    return {f"screenshot_{path.stem.replace('-', '_')}": dg.MetadataValue.path(str(path)) for path in found}
+    """Where the screenshots of this attempt lie, by file name, the newest round's; and those of the site before it."""
+    folder = parts.settings.home_dir / "screenshots" / key
+    found: list[Path] = sorted(folder.glob(f"*-{attempt}/*.png"))
+    before = {f"before_{path.stem}": path for path in sorted(folder.glob("before/*.png"))}
+    named = before | {f"screenshot_{path.stem}": path for path in found}
+    return {name.replace("-", "_"): dg.MetadataValue.path(str(path)) for name, path in named.items()}

@@ -136,14 +136,14 @@ _ESCALATED: tuple[tuple[tuple[str, ...], tuple[str, str]], ...] = (
         ),
     ),
     (
-        ("browser_",),
+        ("browser_", "qa_ca_"),
         (
             "Le site n'a pas pu être ouvert dans un navigateur : voir « atlas doctor », puis « atlas spawn {key} ».",
             'The site could not be opened in a browser: see "atlas doctor", then "atlas spawn {key}".',
         ),
     ),
     (
-        ("qa_", "attempts_"),
+        ("qa_", "attempts_", "same_failure_"),
         (
             "Les contrôles ne passent pas : corriger à la main d'après les erreurs, ou « atlas spawn {key} ».",
             'The checks do not pass: mend by hand from the errors, or "atlas spawn {key}".',

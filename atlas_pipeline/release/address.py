@@ -13,12 +13,12 @@ def route_url(base_url: str, route: str) -> str:
 
     Whatever the route holds, the host stays the base URL's.
     """
-    return _bare(base_url).rstrip("/") + "/" + route.lstrip("/\\")
+    return without_login(base_url).rstrip("/") + "/" + route.lstrip("/\\")
 
 
 def site_root(base_url: str) -> str:
     """Scheme, host and port of a base URL that could be read; no path, no password."""
-    parts = urlsplit(_bare(base_url))
+    parts = urlsplit(without_login(base_url))
     return f"{parts.scheme}://{parts.netloc}"
 
 
@@ -66,6 +66,12 @@ def credentials(base_url: str) -> tuple[str, str] | None:
     return (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
 
 
+def with_login(url: str, login: str) -> str:
+    """The address with ``user:password``, both percent-encoded, in place of what it carries."""
+    parts = urlsplit(without_login(url))
+    return urlunsplit(parts._replace(netloc=f"{login}@{parts.netloc}"))
+
+
 def is_loopback(url: str) -> bool:
     """Whether the host is this machine by its very name."""
     try:
@@ -75,7 +81,8 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-def _bare(url: str) -> str:
+def without_login(url: str) -> str:
+    """The address without user and password; one that can't be read stays as it is."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -28,9 +28,10 @@ from atlas_pipeline.release.wording import one_line
 LEVEL = "browser"
 # The first start after an installation took 8 s on two cores; warm ones 0.3 s.
 START_SECONDS = 45.0
-# What a look may take beyond the page's own time: settling, two questions, the screenshot.
-OVERHEAD_SECONDS = 12.0
+# What a look may take beyond the page's own time: questions and a picture at either width, settling.
+OVERHEAD_SECONDS = 20.0
 CLOSE_SECONDS = 5.0
+_PROGRAM = "atlas_pipeline.release.browser_worker"
 _PACKAGE_PARENT = Path(__file__).resolve().parents[2]
 # The browser runs the tenant's scripts: it gets nothing of our environment that it does not need.
 _ENVIRONMENT = (
@@ -43,12 +44,14 @@ class BrowserChecker:
     """A context manager around one browser process; entering raises NotConfigured(browser_unavailable).
 
     ``chromium`` is a program's name or path. Hosts in ``allowed_hosts`` (names without ports) may be asked besides the
-    site that is checked; all others are blocked and noted.
+    site that is checked; all others are blocked and noted. The certificate authorities in ``ca_file`` (PEM) are trusted
+    besides the public ones.
     """
 
-    def __init__(self, chromium: str, *, allowed_hosts: Sequence[str] = ()) -> None:
+    def __init__(self, chromium: str, *, allowed_hosts: Sequence[str] = (), ca_file: Path | None = None) -> None:
         self._chromium = chromium
         self._allowed_hosts = tuple(allowed_hosts)
+        self._ca_file = ca_file
         self._worker: _Worker | None = None
 
     def __enter__(self) -> Self:
@@ -63,8 +66,9 @@ class BrowserChecker:
             worker.stop(politely=kind is None)
 
     def check(self, base_url: str, route: str, *, timeout_seconds: float, screenshot_path: Path | None) -> RouteCheck:
-        """Look at one route for at most ``timeout_seconds`` of loading (and 12 s of everything else).
+        """Look at one route for at most ``timeout_seconds`` of loading (and 20 s of everything else).
 
+        ``screenshot_path`` is for the picture at the width of a desk; that of a phone lies beside it (``phone_path``).
         Raises nothing for whatever the page does, and NotConfigured(browser_unavailable) when the browser had to be
         started anew and did not start.
         """
@@ -73,7 +77,7 @@ class BrowserChecker:
             "base_url": base_url,
             "route": route,
             "timeout_seconds": timeout_seconds,
-            "screenshot": None if screenshot_path is None else str(screenshot_path),
+            "screenshots": _paths(screenshot_path),
             "allowed_hosts": self._allowed_hosts,
         }
         worker, self._worker = self._worker or self._start(), None
@@ -88,7 +92,7 @@ class BrowserChecker:
                 self._worker = worker
         if answer is None:
             sentence = f"{one_line(route, 120)} could not be judged: the browser broke down or stopped answering on it"
-            answer = {"ok": False, "status": None, "errors": [sentence], "screenshot": None}
+            answer = {"ok": False, "status": None, "errors": [sentence], "screenshots": {}}
         return RouteCheck(
             route=route,
             level=LEVEL,
@@ -96,7 +100,8 @@ class BrowserChecker:
             status=answer["status"],
             milliseconds=round((time.monotonic() - started) * 1000),
             errors=tuple(answer["errors"]),
-            screenshot=answer["screenshot"],
+            screenshot=answer["screenshots"].get("desktop"),
+            phone_screenshot=answer["screenshots"].get("phone"),
         )
 
     def probe(self) -> None:
@@ -107,23 +112,33 @@ class BrowserChecker:
         executable = shutil.which(self._chromium)
         if executable is None:
             raise NotConfigured("browser_unavailable", reason="program_missing")
-        worker = _Worker(executable)
-        ready = False
+        worker = _Worker(executable, self._ca_file)
+        hello: dict[str, Any] = {}
         try:
-            hello = worker.read(START_SECONDS)
-            ready = bool(hello and hello.get("ready"))
+            hello = worker.read(START_SECONDS) or {}
         finally:
-            if not ready:
+            if not hello.get("ready"):
                 worker.stop(politely=False)
-        if not ready:
-            raise NotConfigured("browser_unavailable", reason="did_not_start")
+        if not hello.get("ready"):
+            raise NotConfigured("browser_unavailable", reason=str(hello.get("reason", "did_not_start")))
         return worker
+
+
+def phone_path(screenshot_path: Path) -> Path:
+    """Where the picture at the width of a phone lies: beside the other, ``-phone`` in its name."""
+    return screenshot_path.with_name(f"{screenshot_path.stem}-phone{screenshot_path.suffix}")
+
+
+def _paths(screenshot_path: Path | None) -> dict[str, str]:
+    if screenshot_path is None:
+        return {}
+    return {"desktop": str(screenshot_path), "phone": str(phone_path(screenshot_path))}
 
 
 class _Worker:
     """The child process, spoken to in JSON lines."""
 
-    def __init__(self, executable: str) -> None:
+    def __init__(self, executable: str, ca_file: Path | None) -> None:
         self._marker = new_marker()
         self._folder = tempfile.TemporaryDirectory(prefix="atlas-qa-", ignore_cleanup_errors=True)
         self._buffer = b""
@@ -137,7 +152,15 @@ class _Worker:
         }
         # -P: the working directory, which may be a tenant's, is no place to import from.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "atlas_pipeline.release.browser_worker", executable, self._folder.name],
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                _PROGRAM,
+                executable,
+                self._folder.name,
+                str(ca_file.resolve() if ca_file else ""),
+            ],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -7,6 +7,8 @@ blocked or is down is worth a line. Driving the browser is ``browser_worker``'s 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 from playwright.sync_api import ConsoleMessage, Dialog, Page, Request, Response
 from playwright.sync_api import Error as PlaywrightError
@@ -15,6 +17,14 @@ from atlas_pipeline.release.address import host_name, origin, path_name
 from atlas_pipeline.release.wording import answered, note, one_line
 
 MAX_SENTENCES = 10
+# What frameworks say, as errors or as mere warnings, when the page that the server sent is not the one that its scripts make.
+_HYDRATION = re.compile(
+    r"hydrat\w*.{0,200}(mismatch|fail|error|did not match|didn't match)|did not match.{0,40}(server|client)",
+    re.I | re.S,
+)
+_REACT_HYDRATION = re.compile(r"Minified React error #4(18|19|2[1-5])\b")
+_ADDRESS = re.compile(r"https?://[^\s()]+")
+_SOCKET = re.compile(r"WebSocket connection to '([^']+)' failed")
 
 
 class Watch:
@@ -28,26 +38,38 @@ class Watch:
         self._allowed_hosts = {host.lower() for host in allowed_hosts}
         self._problems: dict[str, None] = {}
         self._notes: dict[str, None] = {}
+        self._asked: set[Request] = set()
         self._pending: dict[Request, None] = {}
         self._blocked_scripts: set[str] = set()
+        self._blocked_calls: set[str] = set()
+        self._whole: set[str] = set()
         self._page: Page | None = None
+        self._ears: dict[str, Callable[[Any], object]] = {
+            "pageerror": self._on_page_error,
+            "console": self._on_console,
+            "request": self._on_request,
+            "requestfinished": self._on_request_finished,
+            "requestfailed": self._on_request_failed,
+            "response": self._on_response,
+            "dialog": self._on_dialog,
+            "popup": _close,
+            "crash": self._on_crash,
+        }
 
     def listen(self, page: Page) -> None:
         """Attach to a page before it goes anywhere."""
         self._page = page
-        page.on("pageerror", self._on_page_error)
-        page.on("console", self._on_console)
-        page.on("request", self._on_request)
-        page.on("requestfinished", lambda request: self._pending.pop(request, None))
-        page.on("requestfailed", self._on_request_failed)
-        page.on("response", self._on_response)
-        page.on("dialog", _dismiss)
-        page.on("popup", lambda popup: popup.close())
-        page.on("crash", self._on_crash)
+        for event, ear in self._ears.items():
+            page.on(event, ear)  # type: ignore[call-overload]  # the overloads want each event's name as a literal
+
+    def leave(self, page: Page) -> None:
+        """Listen no more; what the page still does is nobody's."""
+        for event, ear in self._ears.items():
+            page.remove_listener(event, ear)
 
     def is_own(self, url: str) -> bool:
         """Whether the address is the tenant's site."""
-        return origin(url) == self._site
+        return self._site is not None and origin(url) == self._site
 
     def is_allowed(self, url: str) -> bool:
         """Whether the browser may ask for the address: the site, the allowed hosts, and what needs no network."""
@@ -55,6 +77,20 @@ class Watch:
         if found is None:
             return url.startswith(("data:", "blob:", "about:"))
         return found == self._site or found[0] in self._allowed_hosts
+
+    def blank(self, width: str) -> None:
+        """At this width nothing can be seen; said once of a page that is blank at every width."""
+        everywhere = f"{self.name} is blank: nothing can be seen on the page"
+        if width == "desktop":
+            self.problem(everywhere)
+        elif one_line(everywhere) not in self._problems:
+            self.problem(f"{self.name} is blank at the width of a {width}: nothing can be seen on the page")
+
+    def images(self, broken: list[str]) -> None:
+        """These images arrived and can't be shown; those that did not arrive at all are known from their requests."""
+        for url in broken:
+            if url in self._whole and not path_name(url).partition("?")[0].endswith(".svg"):
+                self.problem(f"image {path_name(url)} on {self.name} is broken: what the server sent is no picture")
 
     def problem(self, sentence: str) -> None:
         """Something that fails the page."""
@@ -106,22 +142,73 @@ class Watch:
         message = error.message or "an error without a message"
         if error.name and not message.startswith(f"{error.name}:"):
             message = f"{error.name}: {message}"
-        self.problem(f"JavaScript error on {self.name}: {one_line(message, 200)}{_place(error.stack)}")
+        if self._blocked_calls and "Failed to fetch" in message:
+            # Our doing: on the open network the call would have gone through.
+            self.note(
+                f"a call to {', '.join(sorted(self._blocked_calls)[:3])} was blocked on {self.name} and not caught"
+            )
+        elif self._is_all_foreign(error.stack):
+            self.note(
+                f"JavaScript error in a script of {host_name(_ADDRESS.findall(error.stack or '')[0])} on {self.name}"
+            )
+        elif _REACT_HYDRATION.search(message) or _HYDRATION.search(message):
+            self._hydration(message)
+        else:
+            self.problem(f"JavaScript error on {self.name}: {one_line(message, 200)}{_place(error.stack)}")
+
+    def _is_all_foreign(self, stack: str | None) -> bool:
+        """Whether an error came about without a line of the site's own: where one called, the site may call wrongly."""
+        places = _ADDRESS.findall(stack or "")
+        return bool(places) and not any(map(self.is_own, places))
+
+    def _hydration(self, message: str) -> None:
+        self.problem(f"Hydration error on {self.name}, the server's page is not the script's: {one_line(message, 160)}")
 
     def _on_console(self, message: ConsoleMessage) -> None:
+        text, url = message.text, message.location.get("url", "")
         # The browser's own line on a resource that failed is already known from the request itself.
-        if message.type != "error" or message.text.startswith("Failed to load resource"):
+        if message.type not in {"error", "warning"} or text.startswith("Failed to load resource"):
             return
-        url = message.location.get("url", "")
-        if not url or self.is_own(url):
-            self.problem(f"Console error on {self.name}: {one_line(message.text, 200)}")
+        socket = _SOCKET.match(text)
+        if (url and not self.is_own(url)) or (socket and not self.is_own(socket.group(1))):
+            if message.type == "error":
+                self.note(f"console error of {host_name(socket.group(1) if socket else url)} on {self.name}")
+        elif text.startswith("Mixed Content:"):
+            self.problem(
+                f"Mixed content on {self.name}, a page over https asks for something over http: {_address_in(text)}"
+            )
+        elif _HYDRATION.search(text) or _REACT_HYDRATION.search(text):
+            self._hydration(text)
+        elif message.type == "error" and "Content Security Policy" in text:
+            if text.startswith("[Report Only]"):
+                self.note(f"{self.name} would break its own Content-Security-Policy: {one_line(text, 160)}")
+            else:
+                self.problem(f"{self.name} breaks its own Content-Security-Policy: {one_line(text, 200)}")
+        elif message.type == "error" and not self._is_of_the_blocked(text):
+            self.problem(f"Console error on {self.name}: {one_line(text, 200)}")
+
+    def _is_of_the_blocked(self, text: str) -> bool:
+        """What the browser says of a call across origins that we ourselves did not let out."""
+        called = re.match(r"Access to \w+ at '([^']+)'", text)
+        return called is not None and not self.is_allowed(called.group(1))
+
+    def _on_dialog(self, dialog: Dialog) -> None:
+        if dialog.type == "beforeunload":
+            dialog.accept()  # the page before asks whether to leave it
         else:
-            self.note(f"console error of {host_name(url)} on {self.name}")
+            dialog.dismiss()
+            self.problem(f"{self.name} opens a dialog by itself ({dialog.type}): {one_line(dialog.message, 120)}")
 
     def _on_request(self, request: Request) -> None:
         self._pending[request] = None
+        self._asked.add(request)
+
+    def _on_request_finished(self, request: Request) -> None:
+        self._pending.pop(request, None)
 
     def _on_request_failed(self, request: Request) -> None:
+        if request not in self._asked:
+            return  # of the page before, ended by this one
         self._pending.pop(request, None)
         if not self.is_allowed(request.url):
             self._on_blocked(request)
@@ -140,12 +227,18 @@ class Watch:
             return
         if request.resource_type == "script":
             self._blocked_scripts.add(host)
+        if request.resource_type in {"fetch", "xhr"}:
+            self._blocked_calls.add(host)
         self.note(f"{host} was blocked on {self.name}: another host")
 
     def _on_response(self, response: Response) -> None:
         request = response.request
+        if request not in self._asked:
+            return
         if self._is_main(request):
             self.main_status = response.status
+        elif response.status == 200 and self.is_own(response.url):
+            self._whole.add(response.url)
         elif response.status >= 400:
             sentence = f"{request.method} {path_name(response.url)} on {self.name} answered {answered(response.status)}"
             # The browser asks for the icon by itself; no page of the site has to have one.
@@ -157,8 +250,14 @@ class Watch:
         self.problem(f"{self.name} made the browser's renderer crash")
 
 
-def _dismiss(dialog: Dialog) -> None:
-    dialog.dismiss()
+def _close(popup: Page) -> None:
+    popup.close()
+
+
+def _address_in(text: str) -> str:
+    """The last address in the browser's sentence: what the page asked for."""
+    found = re.findall(r"'(https?://[^']+)'", text)
+    return one_line(found[-1] if found else text, 160)
 
 
 def _place(stack: str | None) -> str:

@@ -97,14 +97,18 @@ def deploy(
     )
 
 
-def confirm_version(base_url: str, version_route: str, commit: str, timeout: float) -> str:
+def confirm_version(
+    base_url: str, version_route: str, commit: str, timeout: float, *, ca_file: Path | None = None
+) -> str:
     """Ask the site which commit it serves until it says this one or ``timeout`` seconds are over.
+
+    ``ca_file`` is trusted as by ``new_client``, whose errors are raised.
 
     Returns ``ok`` or ``deploy_version_mismatch``. The commit counts when it stands whole in the answer, or when the
     answer is an abbreviation of it (7 digits at least). A site that can't be reached has not confirmed anything.
     """
     deadline = time.monotonic() + timeout
-    with new_client(base_url) as client:
+    with new_client(base_url, ca_file=ca_file) as client:
         while (remaining := deadline - time.monotonic()) > 0:
             if _names(_answer(client, route_url(base_url, version_route), remaining), commit):
                 return "ok"

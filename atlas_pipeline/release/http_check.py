@@ -6,63 +6,95 @@ its scripts run is ``browser_check``'s part.
 
 from __future__ import annotations
 
+import re
 import ssl
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urljoin
 
 import httpx
 
+from atlas_pipeline.errors import NotConfigured
 from atlas_pipeline.model import RouteCheck
 from atlas_pipeline.release.address import credentials, host_name, is_loopback, origin, route_url
 from atlas_pipeline.release.wording import answered, one_line
 
 LEVEL = "http"
 MAX_REDIRECTS = 5
-# A page is known to be there long before its last byte; more is not read.
-MAX_BYTES = 2_000_000
 _REDIRECTS = {301, 302, 303, 307, 308}
+_HTML_TYPES = {"text/html", "application/xhtml+xml"}
+_HTML_START = re.compile(rb"\s*(<!doctype html|<html)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a page may cost a visitor: seconds until its first byte, redirects included, and the bytes of its document."""
+
+    first_byte_seconds: float = 5.0
+    page_bytes: int = 5_000_000
 
 
 @dataclass(frozen=True)
 class _Outcome:
     status: int | None
-    error: str | None
+    errors: tuple[str, ...] = ()
 
 
-def check_http(base_url: str, route: str, *, timeout_seconds: float, client: httpx.Client | None = None) -> RouteCheck:
+def check_http(
+    base_url: str,
+    route: str,
+    *,
+    timeout_seconds: float,
+    client: httpx.Client | None = None,
+    limits: Limits = Limits(),  # frozen
+) -> RouteCheck:
     """GET the route below ``base_url`` within ``timeout_seconds``; at most 5 redirects, on the tenant's own host.
 
-    Fails on a status of 400 and above, an empty body, a redirect that leaves the host, and no answer (``status`` is
-    None then). Raises nothing for whatever the site does.
+    Fails on a status of 400 and above, an empty body, HTML that is not served as such, more time or bytes than
+    ``limits`` allow, a redirect that leaves the host, and no answer (``status`` is None then). Raises nothing for
+    whatever the site does.
     """
     started = time.monotonic()
     if client is None:
         with new_client(base_url) as own:
-            outcome = _follow(own, base_url, route, started + timeout_seconds)
+            outcome = _follow(own, base_url, route, started, timeout_seconds, limits)
     else:
-        outcome = _follow(client, base_url, route, started + timeout_seconds)
+        outcome = _follow(client, base_url, route, started, timeout_seconds, limits)
     return RouteCheck(
         route=route,
         level=LEVEL,
-        ok=outcome.error is None,
+        ok=not outcome.errors,
         status=outcome.status,
         milliseconds=round((time.monotonic() - started) * 1000),
-        errors=() if outcome.error is None else (one_line(outcome.error),),
+        errors=tuple(one_line(error) for error in outcome.errors),
     )
 
 
-def new_client(base_url: str) -> httpx.Client:
-    """A client for one site, with the user and password of its URL.
+def new_client(base_url: str, *, ca_file: Path | None = None) -> httpx.Client:
+    """A client for one site, with the user and password of its URL, that trusts the authorities of ``ca_file`` as well.
 
-    A proxy of the environment is used, except for loopback, which no proxy can reach.
+    A proxy of the environment is used, except for loopback, which no proxy can reach. Raises NotConfigured
+    (``qa_ca_file_unreadable``).
     """
-    return httpx.Client(follow_redirects=False, trust_env=not is_loopback(base_url), auth=credentials(base_url))
+    context = ssl.create_default_context()
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except (OSError, ValueError):
+            raise NotConfigured("qa_ca_file_unreadable") from None
+    return httpx.Client(
+        follow_redirects=False, trust_env=not is_loopback(base_url), auth=credentials(base_url), verify=context
+    )
 
 
-def _follow(client: httpx.Client, base_url: str, route: str, deadline: float) -> _Outcome:
+def _follow(
+    client: httpx.Client, base_url: str, route: str, started: float, timeout_seconds: float, limits: Limits
+) -> _Outcome:
     name = one_line(route, 120)
     url = route_url(base_url, route)
+    deadline = started + timeout_seconds
     status: int | None = None
     try:
         for _ in range(MAX_REDIRECTS + 1):
@@ -71,32 +103,50 @@ def _follow(client: httpx.Client, base_url: str, route: str, deadline: float) ->
                 status = response.status_code
                 location = response.headers.get("location")
                 if status not in _REDIRECTS or not location:
-                    return _Outcome(status, _judge(name, response, deadline))
+                    waited = time.monotonic() - started
+                    errors = [*_judge(name, response, deadline, limits), *_slow(name, waited, limits)]
+                    return _Outcome(status, tuple(errors))
             url = urljoin(url, location)
             if origin(url) != origin(base_url):
-                return _Outcome(status, f"GET {name} redirects to another host: {host_name(url)}")
-        return _Outcome(status, f"GET {name} redirects more than {MAX_REDIRECTS} times")
+                return _Outcome(status, (f"GET {name} redirects to another host: {host_name(url)}",))
+        return _Outcome(status, (f"GET {name} redirects more than {MAX_REDIRECTS} times",))
     except httpx.TimeoutException:
-        return _Outcome(status, f"GET {name} did not answer in time")
+        return _Outcome(status, (f"GET {name} did not answer in time",))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        return _Outcome(status, _unreachable(name, base_url, error))
+        return _Outcome(status, (_unreachable(name, base_url, error),))
 
 
-def _judge(name: str, response: httpx.Response, deadline: float) -> str | None:
+def _slow(name: str, waited: float, limits: Limits) -> Iterator[str]:
+    if waited > limits.first_byte_seconds:
+        # No figure that differs from one look to the next: the same fault has to read the same.
+        yield f"GET {name} is slow: its first byte took more than {limits.first_byte_seconds:g} s"
+
+
+def _judge(name: str, response: httpx.Response, deadline: float, limits: Limits) -> Iterator[str]:
     status = response.status_code
     if status in {401, 403}:
-        return f"GET {name} answered {answered(status)}: the page needs a login, or pre-production refused ours"
+        yield f"GET {name} answered {answered(status)}: the page needs a login, or pre-production refused ours"
+        return
     if not 200 <= status < 300:
-        return f"GET {name} answered {answered(status)}"
-    read, blank = 0, True
+        yield f"GET {name} answered {answered(status)}"
+        return
+    read, blank, start = 0, True, b""
     for chunk in response.iter_bytes():
         read += len(chunk)
+        start = (start + chunk)[:200] if len(start) < 200 else start
         blank = blank and not chunk.strip()
-        if read > MAX_BYTES:
+        if read > limits.page_bytes:
+            yield f"GET {name} is huge: its document has more than {limits.page_bytes} bytes"
             break
         if time.monotonic() > deadline:
-            return f"GET {name} answered {answered(status)}, but its body did not arrive in time"
-    return f"GET {name} answered {answered(status)} with an empty body" if blank else None
+            yield f"GET {name} answered {answered(status)}, but its body did not arrive in time"
+            break
+    if blank:
+        yield f"GET {name} answered {answered(status)} with an empty body"
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if _HTML_START.match(start) and kind not in _HTML_TYPES:
+        shown = one_line(kind, 60) or "no content type"
+        yield f"GET {name} is an HTML page served as {shown}: the browser does not show it as a page"
 
 
 def _unreachable(name: str, base_url: str, error: Exception) -> str:

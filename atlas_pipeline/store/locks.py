@@ -1,7 +1,8 @@
-"""The session advisory lock of a message, on a connection of its own: it ends with the process, whatever happens."""
+"""Session advisory locks of a message and of a tenant, each on a connection of its own: they end with the process, whatever happens."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,7 +10,8 @@ import psycopg
 
 from atlas_pipeline.store.database import Connection, dedicated, translated
 
-LOCK_CLASS = 4711
+LOCK_CLASS, TENANT_CLASS = 4711, 4712
+_LOOK_SECONDS = 0.5
 
 
 @contextmanager
@@ -24,6 +26,27 @@ def message_lock(url: str, seq: int) -> Iterator[bool]:
         except psycopg.Error as error:
             raise translated(error) from None
         yield taken
+
+
+@contextmanager
+def tenant_lock(url: str, slug: str, *, wait_seconds: float) -> Iterator[bool]:
+    """Hold a tenant's pre-production while the block runs; yields False where another held it all of ``wait_seconds``.
+
+    Raises DatabaseUnavailable.
+    """
+    with dedicated(url) as connection:
+        deadline = time.monotonic() + wait_seconds
+        try:
+            while not (taken := _try_tenant(connection, slug)) and time.monotonic() < deadline:
+                time.sleep(_LOOK_SECONDS)
+        except psycopg.Error as error:
+            raise translated(error) from None
+        yield taken
+
+
+def _try_tenant(connection: Connection, slug: str) -> bool:
+    row = connection.execute("select pg_try_advisory_lock(%s, hashtext(%s)) as taken", (TENANT_CLASS, slug)).fetchone()
+    return bool(row and row["taken"])
 
 
 def _try(connection: Connection, seq: int) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
+from psycopg.types.json import Jsonb
+
 from atlas_pipeline.model import DeployResult, QaResult, RouteCheck
 from atlas_pipeline.store.database import Connection
-from atlas_pipeline.text import clean_text
+from atlas_pipeline.text import clean_json, clean_text
 
 
 def begin_deployment(conn: Connection, key: str, round_: int, attempt: int, *, tenant: str, commit: str) -> None:
@@ -77,8 +81,8 @@ def settle_qa(conn: Connection, report_id: int, result: QaResult) -> None:
     conn.execute("delete from atlas.qa_checks where report_id = %s", (report_id,))
     for position, check in enumerate(result.checks):
         conn.execute(
-            "insert into atlas.qa_checks (report_id, position, route, level, ok, http_status, milliseconds, errors, screenshot) "
-            "values (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            "insert into atlas.qa_checks (report_id, position, route, level, ok, http_status, milliseconds, errors, screenshot, "
+            "phone_screenshot) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
             (
                 report_id,
                 position,
@@ -89,6 +93,7 @@ def settle_qa(conn: Connection, report_id: int, result: QaResult) -> None:
                 check.milliseconds,
                 [clean_text(error) for error in check.errors],
                 check.screenshot,
+                check.phone_screenshot,
             ),
         )
     conn.execute(
@@ -106,8 +111,39 @@ def qa(conn: Connection, key: str, round_: int, attempt: int) -> QaResult | None
     if report is None:
         return None
     rows = conn.execute(
-        "select route, level, ok, http_status as status, milliseconds, errors, screenshot from atlas.qa_checks "
+        "select route, level, ok, http_status as status, milliseconds, errors, screenshot, phone_screenshot from atlas.qa_checks "
         "where report_id = %s order by position",
         (report["id"],),
     )
     return QaResult(tuple(RouteCheck(**{**row, "errors": tuple(row["errors"])}) for row in rows))
+
+
+def save_before(conn: Connection, key: str, tenant: str, result: QaResult) -> None:
+    """The site as it was before this message changed anything; what is there already stays."""
+    conn.execute(
+        "insert into atlas.sites_before (message_key, tenant, checks) values (%s, %s, %s) on conflict (message_key) do nothing",
+        (key, tenant, Jsonb(clean_json([asdict(check) for check in result.checks]))),
+    )
+
+
+def before(conn: Connection, key: str) -> QaResult | None:
+    """The site as it was before this message changed anything, or None where nobody looked."""
+    row = conn.execute("select checks from atlas.sites_before where message_key = %s", (key,)).fetchone()
+    if row is None:
+        return None
+    return QaResult(tuple(RouteCheck(**{**check, "errors": tuple(check["errors"])}) for check in row["checks"]))
+
+
+def was_deployed(conn: Connection, key: str) -> bool:
+    """Whether a deployment for this message was ever begun."""
+    row = conn.execute("select exists (select from atlas.deployments where message_key = %s) as was", (key,)).fetchone()
+    return bool(row and row["was"])
+
+
+def stands(conn: Connection, key: str, round_: int, attempt: int, tenant: str) -> bool:
+    """Whether this attempt's deployment is the tenant's newest, so that what its site shows is this attempt's."""
+    row = conn.execute(
+        "select message_key, round, attempt from atlas.deployments where tenant = %s order by started_at desc, id desc limit 1",
+        (tenant,),
+    ).fetchone()
+    return row == {"message_key": key, "round": round_, "attempt": attempt}

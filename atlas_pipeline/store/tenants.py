@@ -12,7 +12,7 @@ from atlas_pipeline.text import clean_json
 
 _COLUMNS = (
     "slug, name, active, internal, domains, contacts, zones, repository, "
-    "branch, preprod_url, deploy_command, default_routes, version_route, ai_config"
+    "branch, preprod_url, deploy_command, default_routes, version_route, allowed_hosts, commit_url, ai_config"
 )
 
 

@@ -29,13 +29,17 @@ def look(browser: BrowserChecker, web: WebServer, route: str = "/x", timeout: fl
 
 
 def test_a_sound_page_passes_with_a_picture(browser: BrowserChecker, demo_site: DemoSite, tmp_path: Path) -> None:
-    """The picture shows the page, and is what the recap's reader sees."""
+    """The pictures show the page at both widths, and are what the recap's reader sees."""
     picture = tmp_path / "contact.png"
     check = browser.check(demo_site.url, "/contact", timeout_seconds=10, screenshot_path=picture)
     assert (check.route, check.level, check.ok, check.status, check.errors) == ("/contact", "browser", True, 200, ())
     assert check.screenshot == str(picture)
     with Image.open(picture) as image:
         assert image.width == 1280
+        assert len(image.convert("RGB").getcolors(1_000_000) or ()) > 20
+    assert check.phone_screenshot == str(tmp_path / "contact-phone.png")
+    with Image.open(check.phone_screenshot) as image:
+        assert image.width == 390
         assert len(image.convert("RGB").getcolors(1_000_000) or ()) > 20
 
 
@@ -74,6 +78,22 @@ def test_an_unhandled_rejection_fails(browser: BrowserChecker, web: WebServer) -
     assert look(browser, web).errors[0].startswith("JavaScript error on /x: TypeError: no data")
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        'console.error(\'Warning: Text content did not match. Server: "a" Client: "b"\')',
+        "console.error('Hydration completed but contains mismatches.')",
+        "throw new Error('Minified React error #418; visit https://react.dev/errors/418')",
+    ],
+)
+def test_a_page_whose_script_makes_another_page_than_the_server_is_named_so(
+    browser: BrowserChecker, web: WebServer, script: str
+) -> None:
+    """Each framework says it in its own way, and a number says little to an agent."""
+    web.page("/x", SEEN + f"<script>{script}</script>")
+    assert look(browser, web).errors[0].startswith("Hydration error on /x, the server's page is not the script's: ")
+
+
 def test_a_thrown_text_fails_too(browser: BrowserChecker, web: WebServer) -> None:
     """Not everything thrown is an error object."""
     web.page("/x", SEEN + "<script>throw 'plain text'</script>")
@@ -85,6 +105,12 @@ def test_a_blank_page_fails(browser: BrowserChecker, web: WebServer) -> None:
     web.page("/x", "<!doctype html><link rel=icon href='data:,'><script>1</script><p style='display:none'>x</p>")
     check = look(browser, web)
     assert check.errors == ("/x is blank: nothing can be seen on the page",)
+
+
+def test_a_page_that_is_blank_on_a_phone_alone_fails(browser: BrowserChecker, web: WebServer) -> None:
+    """A menu that covers all, a column that hides: seen at no desk."""
+    web.page("/x", SEEN + "<style>@media (max-width: 600px) { p { display: none } }</style>")
+    assert look(browser, web).errors == ("/x is blank at the width of a phone: nothing can be seen on the page",)
 
 
 @pytest.mark.parametrize(
@@ -186,10 +212,15 @@ def test_an_allowed_host_is_asked(web: WebServer, other_web: WebServer) -> None:
 
 def test_dialogs_popups_and_downloads_hold_nothing_up(browser: BrowserChecker, web: WebServer, tmp_path: Path) -> None:
     """Nobody is there to click."""
-    script = "alert('a'); confirm('b'); prompt('c'); window.onbeforeunload = () => 'stay'; window.open('/y')"
+    script = "window.onbeforeunload = () => 'stay'; window.open('/y')"
     web.page("/x", SEEN + f"<script>{script}</script>")
-    web.page("/y", SEEN)
+    web.page("/y", SEEN + "<script>alert('a'); confirm('b'); prompt('c')</script>")
     assert look(browser, web).ok
+    assert look(browser, web, "/y").errors == (
+        "/y opens a dialog by itself (alert): a",
+        "/y opens a dialog by itself (confirm): b",
+        "/y opens a dialog by itself (prompt): c",
+    )
     web.page("/file", b"PK", kind="application/zip", headers={"Content-Disposition": "attachment"})
     check = look(browser, web, "/file")
     assert check.errors == ("/file answered with a download in place of a page",)

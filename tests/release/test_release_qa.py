@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from atlas_pipeline.release.qa import run_qa, screenshot_name
+from atlas_pipeline.release.qa import Site, run_qa, screenshot_name
 from tests.fixtures_release import DemoSite, WebServer
 
 
@@ -15,7 +15,7 @@ def test_a_report_looks_at_every_route_on_both_levels(demo_site: DemoSite, tmp_p
     named twice is looked at once."""
     routes = [*demo_site.tenant.default_routes, "/"]
     shots = tmp_path / "new" / "shots"
-    result = run_qa(demo_site.url, routes, chromium="chromium", screenshot_dir=shots, timeout_seconds=10)
+    result = run_qa(Site(demo_site.url), routes, chromium="chromium", screenshot_dir=shots, timeout_seconds=10)
     assert not result.ok
     assert [(check.level, check.route, check.ok) for check in result.checks] == [
         ("http", "/", True),
@@ -38,23 +38,21 @@ def test_a_report_looks_at_every_route_on_both_levels(demo_site: DemoSite, tmp_p
         ],
     }
     assert [shot.name for shot in sorted(shots.iterdir())] == [
-        "01-home.png",
-        "02-equipe.png",
-        "03-devis.png",
-        "04-contact.png",
+        *("01-home-phone.png", "01-home.png", "02-equipe-phone.png", "02-equipe.png"),
+        *("03-devis-phone.png", "03-devis.png", "04-contact-phone.png", "04-contact.png"),
     ]
 
 
 def test_without_routes_nothing_has_passed(tmp_path: Path) -> None:
     """An agent must not pass by naming nothing."""
-    result = run_qa("http://127.0.0.1:1", [], chromium="chromium", screenshot_dir=tmp_path, timeout_seconds=1)
+    result = run_qa(Site("http://127.0.0.1:1"), [], chromium="chromium", screenshot_dir=tmp_path, timeout_seconds=1)
     assert (result.checks, result.ok) == ((), False)
 
 
 def test_a_missing_browser_is_coded_and_never_a_pass(web: WebServer, tmp_path: Path) -> None:
     """HTTP alone is half a report."""
     web.page("/x")
-    result = run_qa(web.base_url, ["/x"], chromium="no-such-browser", screenshot_dir=tmp_path, timeout_seconds=5)
+    result = run_qa(Site(web.base_url), ["/x"], chromium="no-such-browser", screenshot_dir=tmp_path, timeout_seconds=5)
     assert [check.ok for check in result.checks] == [True, False]
     expected = "browser_unavailable: the page was not looked at, the browser could not be started (program_missing)"
     assert result.checks[1].errors == (expected,)
@@ -63,7 +61,7 @@ def test_a_missing_browser_is_coded_and_never_a_pass(web: WebServer, tmp_path: P
 
 def test_a_report_on_a_site_that_is_not_there_ends(tmp_path: Path) -> None:
     """With a failed line for everything."""
-    result = run_qa("http://127.0.0.1:2", ["/"], chromium="chromium", screenshot_dir=tmp_path, timeout_seconds=3)
+    result = run_qa(Site("http://127.0.0.1:2"), ["/"], chromium="chromium", screenshot_dir=tmp_path, timeout_seconds=3)
     assert [(check.ok, check.status) for check in result.checks] == [(False, None), (False, None)]
 
 

@@ -20,7 +20,7 @@ from atlas_pipeline.embedded.site import deploy as site_deploy
 from atlas_pipeline.embedded.site.server import respond
 from atlas_pipeline.embedded.tenant import ensure_demo_tenant, site_command
 from atlas_pipeline.release.deploy import confirm_version, deploy
-from atlas_pipeline.release.qa import run_qa
+from atlas_pipeline.release.qa import Site, run_qa
 from tests.fixtures_release import DemoSite, wait_until
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
@@ -64,7 +64,9 @@ def test_the_mended_site_is_deployed_from_a_worktree_and_passes(
     )
     assert (result.ok, result.code) == (True, "deployed"), result.output_tail
     assert confirm_version(demo_site.url, tenant.version_route or "", commit, 5) == "ok"
-    qa = run_qa(demo_site.url, tenant.default_routes, chromium="chromium", screenshot_dir=tmp_path, timeout_seconds=10)
+    qa = run_qa(
+        Site(demo_site.url), tenant.default_routes, chromium="chromium", screenshot_dir=tmp_path, timeout_seconds=10
+    )
     assert qa.ok, qa
     assert "05 36 49 12 41" in httpx.get(f"{demo_site.url}/contact").text
 
