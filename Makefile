@@ -14,7 +14,7 @@ demo-once:      ## the same to its end: a JSON summary on stdout, exit 0 only wh
 
 test:           ## all tests, on real servers
 	@scripts/setup test
-	@exec .venv/bin/python -m pytest
+	@exec .venv/bin/python -m pytest -n auto --maxprocesses=4 --dist=loadfile
 
 test-claude:    ## the real Claude CLI, pinned and installed here, beside the stand-in
 	@scripts/setup claude

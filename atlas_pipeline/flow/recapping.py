@@ -16,6 +16,7 @@ from atlas_pipeline.model import Address, Status
 from atlas_pipeline.recap.compose import compose, compose_alert
 from atlas_pipeline.recap.facts import RecapFacts, facts_from_json, facts_to_json
 from atlas_pipeline.recap.send import Uncertain, send
+from atlas_pipeline.release.address import without_login
 from atlas_pipeline.spawn import worktree
 from atlas_pipeline.store import audit, messages, outbox, releases, spawns, tenants, tracking, verdicts
 from atlas_pipeline.store.database import Connection
@@ -155,7 +156,7 @@ def recap_facts(conn: Connection, state: tracking.Tracking, code: str, language:
         cost_usd=cost,
         seconds=seconds,
         draft_reply=contract.draft_reply if contract else "",
-        deploy_url=tenant.preprod_url if tenant and report else None,
+        deploy_url=without_login(tenant.preprod_url) if tenant and tenant.preprod_url and report else None,
     )
 
 
