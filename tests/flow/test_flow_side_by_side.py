@@ -86,7 +86,7 @@ def test_a_kill_while_models_are_asked_is_held_against_no_message(wide: Bench) -
         worker = wide.worker("intake", f"run-{turn}", *keys)
         wait_until(lambda before=before: len(wide.model.asked) >= before + AT_ONCE, 60)  # type: ignore[misc]  # of this turn
         # The others of the range are ready and wait; one that is being read when the kill comes would count a try.
-        wait_until(lambda: wide.one("select count(*) from atlas.inbox_claims where tries > 0") == 0)
+        wait_until(lambda: wide.one("select count(*) from atlas.inbox_claims where tries > 0") == 0, 19)
         os.kill(worker.pid, signal.SIGKILL)
         assert ended(worker)[0] == -signal.SIGKILL
         wide.change("update atlas.inbox_claims set until = now() - interval '1 second'")

@@ -119,7 +119,7 @@ def test_a_message_that_does_not_exist_is_a_coded_refusal(conn: Conn) -> None:
     "truncate atlas.audit_log",
     "update atlas.alerts set code = 'x'",
     "delete from atlas.scans",
-    "truncate atlas.classifications",
+    "truncate atlas.classifications cascade",
     "delete from atlas.ai_calls",
     "update atlas.corrections set actor = 'nobody'",
     "delete from atlas.phase_decisions",
