@@ -176,6 +176,9 @@ class Settings(BaseSettings):
     # Spawn
     spawn_enabled: bool = Field(True, description="Kill switch: 0 starts no agent; rows wait in classified")
     agent_bin: Path | None = Field(None, description="The Claude Code CLI; absent outside the demo: messages wait")
+    agent_database_url: SecretStr | None = Field(
+        None, description="Database as role atlas_agent, for what an agent's hooks note; empty: they have none"
+    )
     agent_model: str = Field("sonnet", description="Model of the agent")
     spawn_timeout_seconds: int = Field(2400, gt=0, description="Time limit of one agent (40 minutes)")
     spawn_start_timeout_seconds: int = Field(120, gt=0, description="Time limit until an agent's first event")

@@ -229,6 +229,10 @@ def _agent(parts: Parts, attempt: int, started: Started, tree: worktree.Worktree
     cwd = tree.path if tree else started.folder / "empty"
     cwd.mkdir(parents=True, exist_ok=True)
     result_file = result_path(started.folder)
+    hooks: dict[str, str] = {}
+    if settings.agent_database_url is not None and briefing.profile is not Profile.DRAFT:
+        with parts.db.transaction() as conn:
+            hooks = spawns.hook_access(conn, started.spawn_id, settings.agent_database_url.get_secret_value())
     previous: Sequence[str] = worktree.commits(tree) if tree and attempt > 1 else ()
     spec = AgentSpec(
         spawn_id=marker_of(parts, started.spawn_id),
@@ -245,6 +249,7 @@ def _agent(parts: Parts, attempt: int, started: Started, tree: worktree.Worktree
         start_timeout_seconds=settings.spawn_start_timeout_seconds,
         idle_timeout_seconds=settings.spawn_idle_timeout_seconds,
         budget_dollars=budget_of(settings).spawn_dollars,
+        hooks=hooks,
     )
     with parts.db.transaction() as conn:
         spawns.store_briefing(conn, started.spawn_id, spec.system_prompt)

@@ -1,8 +1,8 @@
 """The agent's environment: built from an allow-list, so that a new secret of ours is kept out without anybody
 thinking of it.
 
-Database addresses, the mail exit and other providers' keys never pass. What the agent needs to reach its own model
-does.
+Our database, the mail exit and other providers' keys never pass. What the agent needs to reach its own model does, and for its hooks a
+database as the role that can note their events and nothing else.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from atlas_pipeline.errors import PermanentError
+from atlas_pipeline.model import Profile
 
 SPAWN_ID = "ATLAS_SPAWN_ID"
 
@@ -32,6 +33,20 @@ INHERITED = (
     "ATLAS_STANDIN_MODE",
 )
 
+# What hooks connect with, and which start they speak for: handed on where they name the agents' own role, and never to a draft.
+HOOKS = (
+    "PGHOST",
+    "PGPORT",
+    "PGDATABASE",
+    "PGUSER",
+    "PGPASSWORD",
+    "PGSSLMODE",
+    "PGSSLROOTCERT",
+    "ATLAS_HOOK_TOKEN",
+    "ATLAS_MESSAGE_KEY",
+)
+HOOK_ROLE = "atlas_agent"
+
 # An unattended agent neither updates itself nor reports home.
 FIXED = {
     "TERM": "xterm-color",
@@ -44,7 +59,12 @@ FIXED = {
 
 
 def agent_environment(
-    source: Mapping[str, str], spawn_id: str, *, git_name: str = "Atlas", git_email: str = "atlas@localhost"
+    source: Mapping[str, str],
+    spawn_id: str,
+    profile: Profile = Profile.DRAFT,
+    *,
+    git_name: str = "Atlas",
+    git_email: str = "atlas@localhost",
 ) -> dict[str, str]:
     """The variables an agent gets, out of ``source`` (normally ``os.environ``).
 
@@ -54,6 +74,8 @@ def agent_environment(
     if not spawn_id or len(spawn_id) > 200 or not spawn_id.isprintable():
         raise PermanentError("spawn_id_invalid")
     environment = {name: source[name] for name in INHERITED if name in source}
+    if profile is not Profile.DRAFT and source.get("PGUSER") == HOOK_ROLE:
+        environment |= {name: source[name] for name in HOOKS if name in source}
     environment.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
     environment.setdefault("LANG", "C.UTF-8")
     environment.update(FIXED)

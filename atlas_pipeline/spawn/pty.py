@@ -216,7 +216,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _start(options: argparse.Namespace) -> tuple[Session, FileIO]:
-    environment = agent_environment(os.environ, options.id)
+    environment = agent_environment(os.environ, options.id, Profile(options.profile))
     program = locate(options.agent_bin, os.environ)
     vector = arguments(
         program,

@@ -26,7 +26,7 @@ import psutil
 import atlas_pipeline
 from atlas_pipeline.errors import PermanentError
 from atlas_pipeline.model import Profile, SpawnResult
-from atlas_pipeline.spawn.environment import agent_environment
+from atlas_pipeline.spawn.environment import HOOKS, agent_environment
 from atlas_pipeline.spawn.events import AgentEvent, normalise
 from atlas_pipeline.spawn.outcome import Observed, judge
 from atlas_pipeline.spawn.processes import kill, kill_marked
@@ -57,6 +57,7 @@ class AgentSpec:
     start_timeout_seconds: float = 120
     idle_timeout_seconds: float = 1200
     budget_dollars: float | None = None
+    hooks: Mapping[str, str] = field(default_factory=dict, repr=False)  # what its hooks connect with
 
     @property
     def result_path(self) -> Path:
@@ -100,7 +101,9 @@ def run_agent(
         tempfile.TemporaryDirectory(prefix="atlas-", ignore_cleanup_errors=True) as scratch,
         _prompt_files(spec) as files,
     ):
-        variables = agent_environment({**source, "TMPDIR": scratch}, spec.spawn_id)
+        # Our own database variables are not the agent's, whatever role they name.
+        given = {name: value for name, value in source.items() if name not in HOOKS}
+        variables = agent_environment({**given, "TMPDIR": scratch, **spec.hooks}, spec.spawn_id, spec.profile)
         with (spec.work_dir / "wrapper.err").open("ab") as errors:
             wrapper = _start(spec, files, variables, errors)
         try:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
 
+from atlas_pipeline.errors import NotConfigured
 from atlas_pipeline.model import Contract, Intent, Profile, SpawnResult
 from atlas_pipeline.store.database import Connection, Row
 from atlas_pipeline.text import clean_json, clean_text
 
+HOOK_ROLE = "atlas_agent"
 AUDIT_ACTIONS = ("spawn_started", "spawn_completed", "spawn_failed")
 
 
@@ -148,6 +153,31 @@ def started(conn: Connection, spawn_id: int, pid: int, pid_started: float) -> No
         "update atlas.spawns set status = 'running', pid = %s, pid_started = %s, started_at = now(), heartbeat_at = now() where id = %s",
         (pid, pid_started, spawn_id),
     )
+
+
+def hook_access(conn: Connection, spawn_id: int, url: str) -> dict[str, str]:
+    """What the hooks of this start connect with, as libpq's variables and a token that is worth something while it runs.
+
+    Raises NotConfigured ``agent_database_url_invalid``, ``agent_database_role_wrong``.
+    """
+    try:
+        wanted = conninfo_to_dict(url)
+    except ProgrammingError:
+        raise NotConfigured("agent_database_url_invalid") from None
+    if wanted.get("user") != HOOK_ROLE:
+        raise NotConfigured("agent_database_role_wrong")
+    token = secrets.token_urlsafe(32)
+    digest = hashlib.sha256(token.encode()).digest()
+    row = conn.execute(
+        "update atlas.spawns set hook_token_sha256 = %s where id = %s returning message_key", (digest, spawn_id)
+    ).fetchone()
+    assert row is not None  # noqa: S101  # the caller made the row
+    named = {
+        "PGHOST": "host", "PGPORT": "port", "PGDATABASE": "dbname", "PGUSER": "user", "PGPASSWORD": "password",
+        "PGSSLMODE": "sslmode", "PGSSLROOTCERT": "sslrootcert",
+    }  # fmt: skip
+    access = {name: str(wanted[part]) for name, part in named.items() if wanted.get(part) is not None}
+    return {**access, "ATLAS_HOOK_TOKEN": token, "ATLAS_MESSAGE_KEY": row["message_key"]}
 
 
 def set_branch(conn: Connection, spawn_id: int, branch: str, base_commit: str) -> None:

@@ -64,6 +64,15 @@ def test_the_environment_is_an_allow_list() -> None:
     assert agent_environment(made, "s1") == made
 
 
+def test_hooks_get_the_agents_own_role_and_drafts_get_none() -> None:
+    """Variables of ours that name another role stay out with their password."""
+    access = {"PGHOST": "h", "PGUSER": "atlas_agent", "PGPASSWORD": "x", "ATLAS_HOOK_TOKEN": "t"}
+    assert access.items() <= agent_environment(access, "s1", Profile.WRITE).items()
+    assert access.items() <= agent_environment(access, "s1", Profile.READ).items()
+    assert not access.keys() & agent_environment(access, "s1", Profile.DRAFT).keys()
+    assert not access.keys() & agent_environment({**access, "PGUSER": "atlas"}, "s1", Profile.WRITE).keys()
+
+
 @pytest.mark.parametrize("spawn_id", ["", "a\0b", "a\n", "x" * 201])
 def test_a_marker_that_can_not_be_found_again_is_refused(spawn_id: str) -> None:
     """It is looked for as a whole variable."""
