@@ -91,7 +91,13 @@ class BrowserChecker:
             else:
                 self._worker = worker
         if answer is None:
-            sentence = f"{one_line(route, 120)} could not be judged: the browser broke down or stopped answering on it"
+            # A width can't be changed while a script keeps the page busy, and that call knows no time limit.
+            late = time.monotonic() - started >= timeout_seconds + OVERHEAD_SECONDS
+            sentence = f"{one_line(route, 120)} " + (
+                "stopped answering: a script on it does not come to an end"
+                if late
+                else "could not be judged: the browser broke down on it"
+            )
             answer = {"ok": False, "status": None, "errors": [sentence], "screenshots": {}}
         return RouteCheck(
             route=route,

@@ -237,7 +237,7 @@ def test_an_endless_script_is_bounded_and_the_next_page_is_judged_fairly(web: We
         assert check.errors[0].startswith("/x did not finish loading within 1 s")
         check = look(own, web, "/freezes-later", timeout=2)
         assert check.errors == ("/freezes-later stopped answering: a script on it does not come to an end",)
-        assert time.monotonic() - started < 14
+        assert time.monotonic() - started < 30
         assert look(own, web, "/y").ok
 
 
