@@ -12,13 +12,13 @@ DOMAINS = ("contenu", "faq", "cover", "podcast", "linkedin", "reels")
 ORCHESTRATOR = "orchestrator"
 EXECUTION = "backend"
 COMMERCE = "commerce"
-# Words of a request that name a domain, French and English; a whole word, any case.
+# Words of a subject that name a domain, French and English; a whole word, any case. A body's would not do: signatures name networks.
 _DOMAIN_WORDS = {
     "faq": {"faq"},
     "podcast": {"podcast", "podcasts"},
     "linkedin": {"linkedin"},
     "reels": {"reel", "reels"},
-    "cover": {"cover", "couverture"},
+    "cover": {"cover"},
 }
 
 
@@ -35,7 +35,7 @@ def designate(
 ) -> Designation:
     """The agent for a message of this intent; ``tenant`` is a slug, ``agents`` are active rows of the registry.
 
-    ``words`` are those of the request, lower case: a question about a domain that an agent writes for goes to that agent. A name
+    ``words`` are those of the subject, lower case: a question about a domain that an agent writes for goes to that agent. A name
     that is not active falls back to the first active agent of the family that does such work. Raises Refused:
     ``no_agent_for_noise``, ``no_agent_active``.
     """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from atlas_pipeline.cli.common import actor, json_option, parts_now, print_json, print_table
-from atlas_pipeline.errors import Refused
-from atlas_pipeline.flow import domains
+from atlas_pipeline.errors import AtlasError, Refused
+from atlas_pipeline.flow import domains, teaching
 from atlas_pipeline.store import registry
 from atlas_pipeline.store.manifest import manifest
 
@@ -74,19 +74,22 @@ def scar() -> None:
 @click.argument("lesson")
 @click.option("--agent", "codename", metavar="AGENT", help="Whose lesson it is; everybody's where left out.")
 @click.option("--tenant", metavar="SLUG", help="Only for missions of this client.")
-@click.option("--days", type=click.IntRange(1), help="For so long; for ever where left out.")
+@click.option("--days", type=click.IntRange(1, 36_500), help="For so long; for ever where left out.")
 @click.option(
     "--from", "provenance", default="operator", show_default=True, metavar="TEXT", help="Where it was learnt."
 )
 def add(lesson: str, codename: str | None, tenant: str | None, days: int | None, provenance: str) -> None:
     """Write a lesson down; it is told from the next start on."""
-    if not lesson.strip():
-        raise Refused("lesson_empty")
-    with parts_now() as parts, parts.db.transaction() as conn:
-        made = registry.add_scar(
-            conn, lesson, author=actor(), provenance=provenance, codename=codename, tenant=tenant, days=days
-        )
-    click.echo(str(made))
+    with parts_now() as parts:
+        with parts.db.transaction() as conn:
+            made = registry.add_scar(
+                conn, lesson, author=actor(), provenance=provenance, codename=codename, tenant=tenant, days=days
+            )
+        click.echo(str(made))
+        try:
+            teaching.index_scars(parts)
+        except AtlasError as error:
+            click.echo(f"kept; until it can be embedded it is found by its words alone ({error.code})", err=True)
 
 
 @scar.command(name="list")

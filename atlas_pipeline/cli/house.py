@@ -36,11 +36,14 @@ def _say(line: str) -> None:
 @click.command()
 @click.option("--check", is_flag=True, help="Only list what would be applied; exit 1 if anything is.")
 def migrate(check: bool) -> None:
-    """Apply the database migrations that are missing."""
+    """Apply the database migrations that are missing, and bring the agents up to their file."""
     settings = load()
     with stopped_again(settings):
         url = database_urls(settings).atlas
         names = pending(url) if check else apply_migrations(url)
+        if not check:
+            with opened(settings, url) as parts:
+                teaching.load_agents(parts)
     for name in names:
         click.echo(name)
     if check and names:

@@ -21,7 +21,6 @@ from atlas_pipeline.store.database import Connection, Row
 from atlas_pipeline.store.tracking import Tracking
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_WORDS_FROM = 4_000
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def brief(conn: Connection, state: Tracking, attempt: int, *, language: str) -> 
         raise PermanentError("message_missing")
     topology = tenants.get(conn, state.tenant) if state.tenant else None
     agents = registry.active(conn)
-    words = frozenset(_WORD.findall(f"{message['subject'] or ''} {message['body_text'] or ''}".lower()[:_WORDS_FROM]))
+    words = frozenset(_WORD.findall((message["subject"] or "").lower()))
     chosen = designate(state.intent, state.tenant, agents, words)
     row = next((agent for agent in agents if agent["codename"] == chosen.codename), None)
     if row is None:
@@ -154,10 +153,10 @@ def _mission(conn: Connection, state: Tracking, language: str) -> str:
     if found is None:
         return ""
     client = f" ({found['tenant']})" if found["tenant"] else ""
-    title = " ".join(str(found["title"]).split())
+    # Its title is the mail's subject, which stands among the data of the user prompt: the sender worded it.
     if language == "en":
-        return f"Chantier {found['id']}{client}, {found['status']}. Its title, as the sender worded it: {title}"
-    return f"Chantier {found['id']}{client}, {found['status']}. Son titre, tel que l'expéditeur l'a écrit : {title}"
+        return f"Chantier {found['id']}{client}, {found['status']}. Its title is the subject of the mail."
+    return f"Chantier {found['id']}{client}, {found['status']}. Son titre est l'objet du mail."
 
 
 def _persona(conn: Connection, row: Row, language: str) -> str:

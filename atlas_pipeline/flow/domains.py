@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import logging
+import threading
 import time
 from dataclasses import dataclass
 
@@ -59,27 +60,37 @@ def signature(secret: str, target: str, moment: str) -> str:
 
 
 def _asked(base: str, secret: str, domain: str, transport: httpx.BaseTransport | None) -> tuple[str, ...]:
-    url = httpx.URL(base)
-    if not is_confidential(url):
+    try:
+        confidential = is_confidential(httpx.URL(base))
+    except (httpx.InvalidURL, UnicodeError):
+        raise NotConfigured("mother_ship_url_invalid") from None
+    if not confidential:
         raise NotConfigured("mother_ship_url_not_https")
     target, moment = f"{PATH}?domain={domain}", str(int(time.time()))
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     headers = {"X-Atlas-Time": moment, "X-Atlas-Signature": signature(secret, target, moment)}
-    try:
-        with (
-            httpx.Client(base_url=base, transport=transport, timeout=TIMEOUT_SECONDS) as client,
-            client.stream("GET", target, headers=headers) as response,
-        ):
-            if response.status_code != 200:
-                raise ProviderUnavailable("mother_ship_refused", status=response.status_code)
-            body = bytearray()
-            for chunk in response.iter_bytes():
-                body += chunk
-                if len(body) > _MAX_BYTES:
-                    raise ProviderUnavailable("mother_ship_answer_invalid")
-    except httpx.TimeoutException:
-        raise ProviderUnavailable("mother_ship_timed_out") from None
-    except httpx.RequestError:
-        raise ProviderUnavailable("mother_ship_unreachable") from None
+    body = bytearray()
+    with httpx.Client(base_url=base, transport=transport, timeout=TIMEOUT_SECONDS) as client:
+        # httpx's time-outs begin anew with every byte, those of headers too: a server that trickles is hung up on.
+        clock = threading.Timer(TIMEOUT_SECONDS, client.close)
+        clock.daemon = True
+        clock.start()
+        try:
+            with client.stream("GET", target, headers=headers) as response:
+                if response.status_code != 200:
+                    raise ProviderUnavailable("mother_ship_refused", status=response.status_code)
+                for chunk in response.iter_bytes():
+                    body += chunk
+                    if len(body) > _MAX_BYTES:
+                        raise ProviderUnavailable("mother_ship_answer_invalid")
+        except httpx.TimeoutException:
+            raise ProviderUnavailable("mother_ship_timed_out") from None
+        except (httpx.RequestError, httpx.StreamError, httpx.InvalidURL, UnicodeError, RuntimeError, OSError):
+            # The last two: hung up by us. The error of an internationalised name is a UnicodeError.
+            late = time.monotonic() >= deadline
+            raise ProviderUnavailable("mother_ship_timed_out" if late else "mother_ship_unreachable") from None
+        finally:
+            clock.cancel()
     return _read(bytes(body))
 
 
@@ -91,4 +102,6 @@ def _read(body: bytes) -> tuple[str, ...]:
         raise ProviderUnavailable("mother_ship_answer_invalid") from None
     if not all(CODENAME.fullmatch(name) and len(name) <= 64 for name in named):
         raise ProviderUnavailable("mother_ship_answer_invalid")
+    if not named:
+        raise ProviderUnavailable("mother_ship_knows_none")
     return tuple(named)

@@ -20,16 +20,19 @@ def call_agent(
 ) -> Completion:
     """Ask an agent in a process of its own, as who its long profile says it is, with its lessons and the house's doctrines.
 
-    Raises Refused("agent_unknown"), NotConfigured (no agent program), ProviderUnavailable, InvalidAnswer. Both the question and what
+    Raises Refused("agent_unknown", "agent_without_profile"), NotConfigured (no agent program), ProviderUnavailable,
+    InvalidAnswer. Both the question and what
     came of it are events of the agent.
     """
     with parts.db.transaction() as conn:
         row = registry.persona(conn, codename)
         if row is None:
             raise Refused("agent_unknown", agent=codename)
+        if not str(row["content_md"] or "").strip():
+            raise Refused("agent_without_profile", agent=codename)
         doctrines = registry.doctrines(conn)
     learnt = lessons(parts, codename, tenant, question, key=None)
-    told = [str(row["content_md"] or "").strip()]
+    told = [str(row["content_md"]).strip()]
     told += ["# Doctrines\n" + "\n".join(f"- {rule}" for rule in doctrines)] if doctrines else []
     told += [lessons_section(learnt.texts, learnt.how)] if learnt.texts else []
     with parts.db.transaction() as conn:

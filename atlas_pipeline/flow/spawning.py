@@ -88,7 +88,8 @@ def spawn(parts: Parts, key: str, attempt: int, *, run_id: str, was_cancelled: W
 
 
 def rehearse(parts: Parts, key: str, attempt: int = 1) -> tuple[Briefing, str, str]:
-    """What an agent would be told about this message, and by whom it would be taken: nothing is started or written.
+    """What an agent would be told about this message, and by whom it would be taken: nothing is started, and nothing noted but what the
+    embedding of its text cost.
 
     The briefing, the system prompt and the user prompt. Raises what ``brief`` raises.
     """
@@ -226,6 +227,7 @@ def _run(parts: Parts, key: str, attempt: int, started: Started, was_cancelled: 
 def _agent(parts: Parts, attempt: int, started: Started, tree: worktree.Worktree | None) -> SpawnResult:
     settings, briefing = parts.settings, started.briefing
     briefing = replace(briefing, lessons=_lessons(parts, briefing))
+    _note_lessons(parts, briefing)
     cwd = tree.path if tree else started.folder / "empty"
     cwd.mkdir(parents=True, exist_ok=True)
     result_file = result_path(started.folder)
@@ -258,14 +260,28 @@ def _agent(parts: Parts, attempt: int, started: Started, tree: worktree.Worktree
 
 
 def _lessons(parts: Parts, briefing: Briefing) -> teaching.Lessons:
-    """What this agent learnt about such messages; that only words could be searched is audited with the reason."""
-    key = briefing.state.message_key
+    """What this agent learnt about such messages.
+
+    A draft may answer somebody who only claims to be the client's: it is told nothing that was learnt at the client's.
+    """
     about = f"{briefing.message['subject'] or ''}\n{briefing.message['body_text'] or ''}"
-    found = teaching.lessons(parts, briefing.agent, briefing.tenant, about, key=key)
+    tenant = briefing.tenant if briefing.profile is not Profile.DRAFT else None
+    return teaching.lessons(parts, briefing.agent, tenant, about, key=briefing.state.message_key)
+
+
+def _note_lessons(parts: Parts, briefing: Briefing) -> None:
+    """That only words could be searched is audited with the reason."""
+    found = briefing.lessons
     if found.code is not None:
         with parts.db.transaction() as conn:
-            audit.record(conn, key, "lessons_by_words", actor="spawn", code=found.code, found=len(found.texts))
-    return found
+            audit.record(
+                conn,
+                briefing.state.message_key,
+                "lessons_by_words",
+                actor="spawn",
+                code=found.code,
+                found=len(found.texts),
+            )
 
 
 class _Keeper:

@@ -53,8 +53,12 @@ def lessons(parts: Parts, codename: str, tenant: str | None, about: str, *, key:
     except AtlasError as error:
         code = error.code
     with parts.db.transaction() as conn:
-        if embedded is not None and not registry.scars_embedded(conn, embedded.model):
-            embedded, code = None, "scars_not_embedded"
+        if embedded is not None:
+            length = registry.embedded_length(conn, embedded.model)
+            if length != len(embedded.vectors[0]):
+                # A provider may change what stands behind a name.
+                code = "scars_not_embedded" if length is None else "embedding_length_changed"
+                embedded = None
         found = search(conn, codename, tenant, about, embedded, limit)
     return Lessons(tuple(found), "words" if embedded is None else "vectors and words", code)
 

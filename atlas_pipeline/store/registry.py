@@ -70,19 +70,19 @@ def scars_without_vector(conn: Connection, model: str, limit: int) -> list[Row]:
     """Scars still to be embedded by this model."""
     return conn.execute(
         "select s.id, s.codename, s.lesson from atlas.scars s where not exists (select from atlas.embeddings e "
-        "where e.owner_kind = 'scar' and e.owner_id = s.id and e.model = %s) order by s.id limit %s",
+        "where e.owner_kind = 'scar' and e.owner_id = s.id and e.model = %s "
+        "and e.text_sha256 = encode(sha256(convert_to(s.lesson, 'UTF8')), 'hex')) order by s.id limit %s",
         (model, limit),
     ).fetchall()
 
 
-def scars_embedded(conn: Connection, model: str) -> bool:
-    """Whether this model has embedded any scar."""
-    return (
-        conn.execute(
-            "select from atlas.embeddings where owner_kind = 'scar' and model = %s limit 1", (model,)
-        ).fetchone()
-        is not None
-    )
+def embedded_length(conn: Connection, model: str) -> int | None:
+    """How long the vectors are that this model made of scars; None where it made none."""
+    row = conn.execute(
+        "select vector_dims(vector) as length from atlas.embeddings where owner_kind = 'scar' and model = %s limit 1",
+        (model,),
+    ).fetchone()
+    return int(row["length"]) if row else None
 
 
 def store_vector(conn: Connection, scar: Row, model: str, vector: Sequence[float]) -> None:
@@ -100,6 +100,7 @@ def store_vector(conn: Connection, scar: Row, model: str, vector: Sequence[float
     )
 
 
+LESSON_CHARACTERS = 1_000
 _SERVED = "(s.tenant is null or s.tenant = %(tenant)s) and (s.expires_at is null or s.expires_at > now())"
 
 
@@ -154,7 +155,15 @@ def add_scar(
     tenant: str | None,
     days: int | None,
 ) -> int:
-    """A lesson that a person wrote down; its id. Raises Refused: ``agent_unknown``, ``tenant_unknown``."""
+    """A lesson that a person wrote down; its id.
+
+    Raises Refused: ``agent_unknown``, ``tenant_unknown``, ``lesson_empty``, ``lesson_too_long``: an agent is told a lesson whole.
+    """
+    told = clean_text(lesson).strip()
+    if not any(sign.isalnum() for sign in told):
+        raise Refused("lesson_empty")
+    if len(told) > LESSON_CHARACTERS:
+        raise Refused("lesson_too_long", characters=len(told), most=LESSON_CHARACTERS)
     for table, column, value in (("agents", "codename", codename), ("tenants", "slug", tenant)):
         query = sql.SQL("select 1 as there from {} where {} = %s").format(
             sql.Identifier("atlas", table), sql.Identifier(column)
@@ -164,7 +173,7 @@ def add_scar(
     row = conn.execute(
         "insert into atlas.scars (codename, tenant, lesson, provenance, author, expires_at) "
         "values (%s, %s, %s, %s, %s, now() + %s * interval '1 day') returning id",
-        (codename, tenant, clean_text(lesson).strip(), clean_text(provenance), author, days),
+        (codename, tenant, told, clean_text(provenance), author, days),
     ).fetchone()
     return int(row["id"]) if row else 0
 

@@ -39,6 +39,8 @@ def test_a_lesson_is_added_listed_and_expired_by_a_person(house_env: Bench, atla
     ("arguments", "code"),
     [
         ((" ",), "lesson_empty"),
+        (("\u200b\x01",), "lesson_empty"),
+        (("x" * 1001,), "lesson_too_long"),
         (("x", "--agent", "nobody"), "agent_unknown"),
         (("x", "--tenant", "nobody"), "tenant_unknown"),
     ],

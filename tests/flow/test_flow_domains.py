@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -61,6 +63,7 @@ def unreachable(request: httpx.Request) -> httpx.Response:
             lambda request: httpx.Response(200, text=json.dumps({"agents": []}) + " " * 2_000_000),
             "mother_ship_answer_invalid",
         ),
+        (lambda request: httpx.Response(200, json={"agents": []}), "mother_ship_knows_none"),
         (timed_out, "mother_ship_timed_out"),
         (unreachable, "mother_ship_unreachable"),
     ],
@@ -79,10 +82,40 @@ def test_a_mother_ship_in_trouble_is_replaced_by_the_own_registry_with_a_code(
     [
         ({"mother_ship_url": "https://mother.example"}, "mother_ship_secret_missing"),
         ({"mother_ship_url": "http://mother.example", "mother_ship_secret": "s"}, "mother_ship_url_not_https"),
+        ({"mother_ship_url": "https://xn--/", "mother_ship_secret": "s"}, "mother_ship_url_invalid"),
     ],
 )
 def test_a_mother_ship_half_configured_is_not_asked(bench: Bench, values: dict[str, str], code: str) -> None:
     assert domains.agents_for(bench.again(**values).parts, "contenu").code == code
+
+
+@pytest.mark.parametrize(
+    "opening", [b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n", b"HTTP/1.1 200 OK\r\n"], ids=["body", "headers"]
+)
+def test_a_mother_ship_that_trickles_is_hung_up_on(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, opening: bytes
+) -> None:
+    """Each byte comes in time, and the whole never does."""
+    monkeypatch.setattr(domains, "TIMEOUT_SECONDS", 0.6)
+    done = threading.Event()
+
+    def trickle(listener: socket.socket) -> None:
+        peer, _ = listener.accept()
+        with peer, contextlib.suppress(OSError):
+            peer.sendall(opening)
+            while not done.wait(0.1):
+                peer.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=trickle, args=(listener,))
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        house = bench.again(mother_ship_url=url, mother_ship_secret="not-a-secret")
+        begun = time.monotonic()
+        assert domains.agents_for(house.parts, "faq").code == "mother_ship_timed_out"
+        assert time.monotonic() - begun < 5
+        done.set()
+        thread.join()
 
 
 # The mother ship
