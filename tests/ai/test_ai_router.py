@@ -148,7 +148,11 @@ def test_retry_after_is_a_floor_and_nonsense_is_ignored(
     assert waits == [first_wait]
 
 
-@pytest.mark.parametrize("value", ["21", "86400", format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)])
+@pytest.mark.parametrize(
+    "value",
+    ["21", "86400", format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)],
+    ids=["seconds", "a day", "a date"],
+)
 def test_a_wait_beyond_the_cap_is_left_to_the_next_cycle(
     mistral: Mistral, ai_server: ScriptedServer, waits: list[float], value: str
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_scanner_in_trouble_is_not_the_mails_fault(bench: Bench, deadly_clamd:
 @pytest.mark.parametrize(
     ("version", "code"),
     [(b"ClamAV 1.4.6", "scanner_signatures_missing"), (dated(9), "scanner_signatures_old"), (dated(1), None)],
+    ids=["none", "old", "fresh"],
 )
 def test_where_fresh_signatures_are_required_mail_is_held_until_there_are_some(
     bench: Bench, deadly_clamd: FakeClamd, version: bytes, code: str | None
