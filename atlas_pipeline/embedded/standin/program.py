@@ -44,6 +44,8 @@ class Options:
 
 def main(argv: list[str]) -> int:
     """Run; gives the exit code."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
     if "--version" in argv:
         print(f"{VERSION} (Claude Code stand-in)")
         return 0
@@ -54,8 +56,6 @@ def main(argv: list[str]) -> int:
     except Unusable as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, leave)
     code = run(options, prompt, system_prompt)
     if sys.stdout.isatty():
         sys.stdout.write("\x1b[?25h")
