@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from atlas_pipeline.errors import AtlasError, DatabaseUnavailable, PermanentError
 from atlas_pipeline.flow import teaching
@@ -33,9 +34,12 @@ from atlas_pipeline.store.locks import message_lock
 
 STAGE = "spawn_result"
 HEARTBEAT_SECONDS = 10.0
+# A run worker that died leaves its row beating no more; a live one beats every ten seconds.
+OWNERLESS_SECONDS = 45.0
 # How long an agent goes on while PostgreSQL restarts under it; longer, and the run ends with the agent stopped.
 DATABASE_PATIENCE_SECONDS = 60.0
 
+T = TypeVar("T")
 Report = StageDone | StageFailed
 WasCancelled = Callable[[], bool]
 
@@ -73,6 +77,11 @@ def spawn(parts: Parts, key: str, attempt: int, *, run_id: str, was_cancelled: W
             return StageDone(STAGE, key, Outcome.REFUSED, {"code": "lock_held"})
         if _already_ok(parts, key, attempt):
             return StageDone(STAGE, key, Outcome.UNCHANGED)
+        if _beating(parts, key):
+            # Its owner lost the lock, to a restart of the server, and not its agent.
+            with parts.db.transaction() as conn:
+                audit.record(conn, key, "spawn_skipped_lock_held", actor="spawn", attempt=attempt, code="owner_lives")
+            return StageDone(STAGE, key, Outcome.REFUSED, {"code": "owner_lives"})
         settle_lost(parts, key)
         try:
             started = _claim(parts, key, attempt, run_id)
@@ -114,6 +123,11 @@ def _already_ok(parts: Parts, key: str, attempt: int) -> bool:
     return state.status is Status.SPAWNING and state.attempt == attempt and latest is not None and latest.status == "ok"
 
 
+def _beating(parts: Parts, key: str) -> bool:
+    with parts.db.transaction() as conn:
+        return any(start.heartbeat_age < OWNERLESS_SECONDS for start in spawns.live_of(conn, key))
+
+
 def settle_lost(parts: Parts, key: str) -> bool:
     """With the message's lock in hand: an agent still marked live has no living owner. Reap it and put the row back.
 
@@ -124,11 +138,12 @@ def settle_lost(parts: Parts, key: str) -> bool:
     for orphan in orphans:
         reaped = stop_spawn(marker_of(parts, orphan.id), orphan.pid, orphan.pid_started)
         with parts.db.transaction() as conn:
-            spawns.finish(conn, orphan.id, status="lost", code="owner_died")
+            if not spawns.finish(conn, orphan.id, status="lost", code="owner_died"):
+                continue
             state = tracking.require(conn, key)
             # A message that was escalated over the head of its agent stays so; the agent's row must not count as live for ever.
             if (state.status, state.round, state.attempt) == (Status.SPAWNING, orphan.round, orphan.attempt):
-                _put_back(parts, conn, state, "owner_died", retry_now=True, reaped=reaped)
+                put_back(parts, conn, state, "owner_died", retry_now=True, reaped=reaped)
     return bool(orphans)
 
 
@@ -298,22 +313,21 @@ class _Keeper:
 
     def beat(self) -> bool:
         if time.monotonic() - self._last_beat >= HEARTBEAT_SECONDS:
-            self._patiently(lambda conn: spawns.heartbeat(conn, self._spawn_id))
+            ours = self._patiently(lambda conn: spawns.heartbeat(conn, self._spawn_id))
             self._last_beat = time.monotonic()
+            return not ours
         return False
 
-    def _patiently(self, write: Callable[[Connection], None]) -> None:
+    def _patiently(self, write: Callable[[Connection], T]) -> T:
         deadline = time.monotonic() + DATABASE_PATIENCE_SECONDS
         while True:
             try:
                 with self._parts.db.transaction() as conn:
-                    write(conn)
+                    return write(conn)
             except DatabaseUnavailable:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(1)
-            else:
-                return
 
 
 def _evidence(parts: Parts, started: Started, tree: worktree.Worktree | None) -> tuple[Contract, list[str]]:
@@ -339,7 +353,8 @@ def _settle_ok(
     parts: Parts, key: str, started: Started, result: SpawnResult, contract: Contract, commits: list[str]
 ) -> Report:
     with parts.db.transaction() as conn:
-        spawns.finish(conn, started.spawn_id, status="ok", code=result.code, result=result)
+        if not spawns.finish(conn, started.spawn_id, status="ok", code=result.code, result=result):
+            return _overtaken(conn, key, started)
         spawns.store_contract(conn, started.spawn_id, contract, commits)
         registry.count_spawn(conn, started.briefing.agent, failed=False)
         _experience(conn, key, started, "spawn_completed")
@@ -383,21 +398,24 @@ def _settle_failure(
     salvage: tuple[Contract, list[str]] | None,
 ) -> Report:
     with parts.db.transaction() as conn:
-        spawns.finish(conn, started.spawn_id, status="failed", code=code, result=result)
+        if not spawns.finish(conn, started.spawn_id, status="failed", code=code, result=result):
+            return _overtaken(conn, key, started)
         if salvage is not None:
             spawns.store_contract(conn, started.spawn_id, *salvage)
         registry.count_spawn(conn, started.briefing.agent, failed=True)
         _experience(conn, key, started, "spawn_failed")
         if code in NO_MODEL:
             audit.alert(conn, f"spawn:agent_{code}", f"agent_{code}")
-        _put_back(parts, conn, tracking.require(conn, key), code, retry_now=False)
+        put_back(parts, conn, tracking.require(conn, key), code, retry_now=False)
     return StageFailed(STAGE, key, code)
 
 
 def _settle_interrupt(parts: Parts, key: str, started: Started, *, cancelled: bool) -> None:
+    status, code = ("cancelled", "cancelled_by_hand") if cancelled else ("lost", "interrupted")
     with parts.db.transaction() as conn:
-        if cancelled:
-            spawns.finish(conn, started.spawn_id, status="cancelled", code="cancelled_by_hand")
+        if not spawns.finish(conn, started.spawn_id, status=status, code=code):
+            _overtaken(conn, key, started)
+        elif cancelled:
             tracking.move(
                 conn,
                 key,
@@ -405,15 +423,20 @@ def _settle_interrupt(parts: Parts, key: str, started: Started, *, cancelled: bo
                 to=Status.ESCALATED,
                 action="spawn_failed",
                 actor="spawn",
-                reason_code="cancelled_by_hand",
+                reason_code=code,
             )
-            queue_recap(parts, conn, key, "cancelled_by_hand")
+            queue_recap(parts, conn, key, code)
         else:
-            spawns.finish(conn, started.spawn_id, status="lost", code="interrupted")
-            _put_back(parts, conn, tracking.require(conn, key), "interrupted", retry_now=True)
+            put_back(parts, conn, tracking.require(conn, key), code, retry_now=True)
 
 
-def _put_back(
+def _overtaken(conn: Connection, key: str, started: Started) -> StageFailed:
+    """We were taken for dead: the start was settled without us, and what comes after it is another's."""
+    audit.record(conn, key, "spawn_overtaken", actor="spawn", spawn=started.spawn_id)
+    return StageFailed(STAGE, key, "spawn_overtaken")
+
+
+def put_back(
     parts: Parts, conn: Connection, state: tracking.Tracking, code: str, *, retry_now: bool, reaped: int = 0
 ) -> None:
     """After a spawn that did not end ok: back among the candidates, or to a human once the tries, or its money, are used up.

@@ -10,12 +10,12 @@ from atlas_pipeline.flow.briefing import profile_of
 from atlas_pipeline.flow.means import budget_of, means_of
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.recapping import queue_recap
-from atlas_pipeline.flow.spawning import limits_of, settle_lost
+from atlas_pipeline.flow.spawning import OWNERLESS_SECONDS, limits_of, put_back, settle_lost
 from atlas_pipeline.model import Profile, Status
 from atlas_pipeline.spawn.means import shortage, shortage_of
 from atlas_pipeline.spawn.processes import is_alive
 from atlas_pipeline.spawn.select import SPAWN_INTENTS, Live, choose, due_attempt
-from atlas_pipeline.store import audit, claims, ledger, spawns, tracking
+from atlas_pipeline.store import audit, claims, ledger, locks, spawns, tracking
 from atlas_pipeline.store.database import Connection
 from atlas_pipeline.store.locks import message_lock
 from atlas_pipeline.store.tracking import Tracking
@@ -24,8 +24,6 @@ INTAKE_LIMIT = 200
 # Many more than one cycle starts: those that must wait for tomorrow's money hide nobody behind them.
 CANDIDATES = 500
 SILENT_SECONDS = 600.0
-# A run worker that died leaves its row beating no more; a live one beats every ten seconds.
-OWNERLESS_SECONDS = 45.0
 # Statuses in which an action has something left to do.
 UNFINISHED = (Status.SPAWNING, Status.QA_FAILED, Status.CLASSIFIED)
 
@@ -163,10 +161,13 @@ def request_due(parts: Parts, *, actor: str) -> list[str]:
 
 
 def guard_locks(parts: Parts) -> dict[str, int]:
-    """The lock guard: agents whose owner shows no sign of life are reaped and their rows put back; each raises one alarm.
+    """The lock guard: what shows no sign of life for ten minutes is put where it can go on; each raises one alarm.
 
-    A healthy session beats every ten seconds, however long it takes, and never alarms.
+    An agent whose owner is gone is reaped, a lock whose session is frozen or cut off is ended (its owner, should it wake,
+    finds the start settled and stops), a message in ``spawning`` without a start goes back among the candidates. A healthy
+    session beats every ten seconds, however long it takes, and never alarms.
     """
+    ended = _end_frozen_locks(parts)
     with parts.db.transaction() as conn:
         live = spawns.live(conn)
     reaped = zombies = 0
@@ -182,14 +183,52 @@ def guard_locks(parts: Parts) -> dict[str, int]:
                 reaped += settle_lost(parts, key)
             else:
                 zombies += 1
+            _alarm(parts, f"{row['id']}", "spawn_owner_died" if taken else "zombie_lock", key, row["heartbeat_age"])
+    return {
+        "live": len(live),
+        "reaped": reaped,
+        "zombies": zombies,
+        "ended": ended,
+        "unattended": _attend(parts),
+    }
+
+
+def _end_frozen_locks(parts: Parts) -> int:
+    with parts.db.transaction() as conn:
+        frozen = [holder for holder in locks.holders(conn) if holder.silent_seconds > SILENT_SECONDS]
+    ended = 0
+    for holder in frozen:
+        with parts.db.transaction() as conn:
+            key = ledger.key_of(conn, holder.seq)
+            ended += locks.end_session(conn, holder)
+        _alarm(parts, f"{holder.seq}", "lock_ended", key, holder.silent_seconds)
+    return ended
+
+
+def _attend(parts: Parts) -> int:
+    """Messages in ``spawning`` that nobody works on. After a start that ended ok what follows is due, and is only told."""
+    with parts.db.transaction() as conn:
+        keys = spawns.unattended(conn, SILENT_SECONDS)
+    attended = 0
+    for key in keys:
+        with parts.db.transaction() as conn:
+            state = tracking.require(conn, key)
+        with message_lock(parts.database_url, state.seq) as taken:
+            if not taken:
+                continue  # a deployment, or checks, at work
             with parts.db.transaction() as conn:
-                code = "spawn_owner_died" if taken else "zombie_lock"
-                audit.alert(
-                    conn,
-                    f"lock:{row['id']}:{code}",
-                    code,
-                    key=key,
-                    hours=24,
-                    silent_seconds=round(row["heartbeat_age"]),
-                )
-    return {"live": len(live), "reaped": reaped, "zombies": zombies}
+                if key not in spawns.unattended(conn, SILENT_SECONDS):
+                    continue
+                state = tracking.require(conn, key)
+                latest = spawns.latest(conn, key, state.round, state.attempt)
+                waits = latest is not None and latest.status == "ok"
+                if not waits:
+                    put_back(parts, conn, state, "no_agent_live", retry_now=True)
+        attended += 1
+        _alarm(parts, f"{state.seq}", "release_unattended" if waits else "spawning_without_agent", key, SILENT_SECONDS)
+    return attended
+
+
+def _alarm(parts: Parts, about: str, code: str, key: str | None, silent_seconds: float) -> None:
+    with parts.db.transaction() as conn:
+        audit.alert(conn, f"lock:{about}:{code}", code, key=key, hours=24, silent_seconds=round(silent_seconds))

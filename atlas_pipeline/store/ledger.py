@@ -203,6 +203,12 @@ def rows(conn: Connection, keys: Sequence[str]) -> list[LedgerRow]:
     return [LedgerRow(**row) for row in found]
 
 
+def key_of(conn: Connection, seq: int) -> str | None:
+    """The message with this place in the ledger."""
+    row = conn.execute("select message_key from atlas.mailbox_ledger where seq = %s", (seq,)).fetchone()
+    return row["message_key"] if row else None
+
+
 def numbering(conn: Connection, mailbox: str) -> int | None:
     """The UIDVALIDITY under which the mailbox was last listed; None at first sight. A UID means nothing outside of it."""
     row = conn.execute("select uid_validity from atlas.mailboxes where mailbox = %s", (mailbox,)).fetchone()

@@ -148,9 +148,10 @@ def tools_used(conn: Connection, spawn_id: int) -> list[str]:
 
 
 def started(conn: Connection, spawn_id: int, pid: int, pid_started: float) -> None:
-    """The agent's process exists."""
+    """The agent's process exists. A start that somebody settled meanwhile stays as it is."""
     conn.execute(
-        "update atlas.spawns set status = 'running', pid = %s, pid_started = %s, started_at = now(), heartbeat_at = now() where id = %s",
+        "update atlas.spawns set status = 'running', pid = %s, pid_started = %s, started_at = now(), heartbeat_at = now() "
+        "where id = %s and status = 'claimed'",
         (pid, pid_started, spawn_id),
     )
 
@@ -185,9 +186,12 @@ def set_branch(conn: Connection, spawn_id: int, branch: str, base_commit: str) -
     conn.execute("update atlas.spawns set branch = %s, base_commit = %s where id = %s", (branch, base_commit, spawn_id))
 
 
-def heartbeat(conn: Connection, spawn_id: int) -> None:
-    """The owner lives."""
-    conn.execute("update atlas.spawns set heartbeat_at = now() where id = %s", (spawn_id,))
+def heartbeat(conn: Connection, spawn_id: int) -> bool:
+    """The owner lives; False where the start is no longer its own: somebody took it for dead and settled it."""
+    updated = conn.execute(
+        "update atlas.spawns set heartbeat_at = now() where id = %s and status in ('claimed', 'running')", (spawn_id,)
+    )
+    return updated.rowcount == 1
 
 
 def add_events(conn: Connection, spawn_id: int, events: Sequence[Event]) -> None:
@@ -206,15 +210,19 @@ def add_events(conn: Connection, spawn_id: int, events: Sequence[Event]) -> None
     )
 
 
-def finish(conn: Connection, spawn_id: int, *, status: str, code: str, result: SpawnResult | None = None) -> None:
-    """How it ended: ``ok``, ``failed``, ``cancelled`` or ``lost``."""
-    conn.execute(
-        "update atlas.spawns set status = %s, code = %s, ended_at = now() where id = %s", (status, code, spawn_id)
+def finish(conn: Connection, spawn_id: int, *, status: str, code: str, result: SpawnResult | None = None) -> bool:
+    """How it ended: ``ok``, ``failed``, ``cancelled`` or ``lost``. The first word is the last: False where one was said already."""
+    updated = conn.execute(
+        "update atlas.spawns set status = %s, code = %s, ended_at = now() where id = %s and status in ('claimed', 'running')",
+        (status, code, spawn_id),
     )
+    if updated.rowcount != 1:
+        return False
     if result is not None:
         facts = {name: value for name, value in asdict(result).items() if name not in {"ok", "code", "result_seen"}}
         assignments = ", ".join(f"{name} = %({name})s" for name in facts)
         conn.execute(f"update atlas.spawns set {assignments} where id = %(id)s", {**facts, "id": spawn_id})  # noqa: S608  # our own field names
+    return True
 
 
 def store_contract(conn: Connection, spawn_id: int, contract: Contract, commits: Sequence[str]) -> None:
@@ -237,6 +245,19 @@ def latest(conn: Connection, key: str, round_: int, attempt: int) -> Spawn | Non
 def of_round(conn: Connection, key: str, round_: int) -> list[Spawn]:
     """All starts of this round, in order."""
     return _select(conn, "message_key = %s and round = %s order by attempt, try", (key, round_))
+
+
+def unattended(conn: Connection, silent_seconds: float) -> list[str]:
+    """Keys of messages in ``spawning`` for which no start is live, and of which the audit says nothing since ``silent_seconds``."""
+    rows = conn.execute(
+        "select i.message_key from atlas.inbox i where i.status = 'spawning' "
+        "and i.status_at < now() - %(silent)s * interval '1 second' "
+        "and not exists (select from atlas.spawns s where s.message_key = i.message_key and s.status in ('claimed', 'running')) "
+        "and not exists (select from atlas.audit_log a where a.message_key = i.message_key "
+        "and a.action <> 'alert' and a.at > now() - %(silent)s * interval '1 second') order by i.message_key",
+        {"silent": silent_seconds},
+    )
+    return [row["message_key"] for row in rows]
 
 
 def live_of(conn: Connection, key: str) -> list[Spawn]:

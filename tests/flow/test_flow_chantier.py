@@ -15,7 +15,7 @@ from atlas_pipeline.flow import recapping, releasing, watching
 from atlas_pipeline.flow.stage import StageDone, StageFailed
 from atlas_pipeline.model import Intent, Profile, Status
 from atlas_pipeline.store import tenants
-from atlas_pipeline.store.locks import held, message_lock
+from atlas_pipeline.store.locks import holders, message_lock
 from tests.fixtures_flow import CLIENT, SLUG, TEAM_INBOX, Bench, killed_at_the_end, letter, outcomes, write_agent
 from tests.fixtures_release import wait_until
 
@@ -321,7 +321,7 @@ def test_a_crash_inside_the_deployment_deploys_again_and_a_settled_one_is_not_re
 
 def _lock_is_free(bench: Bench, key: str) -> bool:
     with bench.parts.db.transaction() as conn:
-        return bench.state(key).seq not in held(conn)
+        return bench.state(key).seq not in {holder.seq for holder in holders(conn)}
 
 
 def test_nothing_is_released_or_concluded_while_another_process_holds_the_message(bench: Bench, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from atlas_pipeline.mailbox.parse import parse
 from atlas_pipeline.model import Address, Contract, ListedMail, Listing, Profile, SpawnResult, Trust, TrustLevel
 from atlas_pipeline.store import claims, ledger, messages, outbox, spawns, tracking, verdicts, work
 from atlas_pipeline.store.database import Database
-from atlas_pipeline.store.locks import held, message_lock
+from atlas_pipeline.store.locks import holders, message_lock
 from tests.fixtures_flow import ROOT, Row, killed_at_the_end, letter
 from tests.fixtures_release import wait_until
 
@@ -218,7 +218,7 @@ def test_the_lock_of_a_message_is_refused_to_a_second_holder_without_waiting(dat
         message_lock(database_url, 43) as other,
     ):
         assert (first, second, other) == (True, False, True)
-        assert held(conn) == {42, 43}
+        assert {holder.seq for holder in holders(conn)} == {42, 43}
     with message_lock(database_url, 42) as again:
         assert again
 
@@ -243,7 +243,7 @@ def test_the_lock_is_free_soon_after_its_holder_was_killed(
         assert process.stdout.readline() == b"True\n"
         with message_lock(database_url, 42) as taken:
             assert not taken
-    wait_until(lambda: 42 not in held(conn), 5)
+    wait_until(lambda: 42 not in {holder.seq for holder in holders(conn)}, 5)
     with message_lock(database_url, 42) as taken:
         assert taken
 
@@ -360,6 +360,9 @@ def test_an_agents_events_and_contract_are_cleaned_too_and_read_back_as_they_wer
     spawns.finish(conn, spawn_id, status="ok", code="ok", result=result)
     contract = Contract("ok", None, ("/a",), ("b" * 40,), NASTY, "", None, ("x",))
     spawns.store_contract(conn, spawn_id, contract, ["c" * 40])
+    assert not spawns.finish(conn, spawn_id, status="lost", code="owner_died")  # the first word is the last
+    assert not spawns.heartbeat(conn, spawn_id)
+    spawns.started(conn, spawn_id, 1, 1.0)
     read = spawns.latest(conn, key, 1, 1)
     assert read is not None
     assert read.contract == replace(contract, summary=CLEANED)
