@@ -110,6 +110,11 @@ def rehearse(parts: Parts, key: str, attempt: int = 1) -> tuple[Briefing, str, s
     return briefing, briefing.system_prompt(result_path=result), user
 
 
+def owner_beats(heartbeat_age: float) -> bool:
+    """Whether a start heard from ``heartbeat_age`` seconds ago has a living owner, as far as that tells."""
+    return heartbeat_age < OWNERLESS_SECONDS
+
+
 def marker_of(parts: Parts, spawn_id: int) -> str:
     """What the processes of a spawn are found by; another house on this machine has a spawn of the same number."""
     return f"{parts.settings.house_id}-{spawn_id}"
@@ -125,7 +130,7 @@ def _already_ok(parts: Parts, key: str, attempt: int) -> bool:
 
 def _beating(parts: Parts, key: str) -> bool:
     with parts.db.transaction() as conn:
-        return any(start.heartbeat_age < OWNERLESS_SECONDS for start in spawns.live_of(conn, key))
+        return any(owner_beats(start.heartbeat_age) for start in spawns.live_of(conn, key))
 
 
 def settle_lost(parts: Parts, key: str) -> bool:

@@ -10,7 +10,7 @@ from atlas_pipeline.flow.briefing import profile_of
 from atlas_pipeline.flow.means import budget_of, means_of
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.recapping import queue_recap
-from atlas_pipeline.flow.spawning import OWNERLESS_SECONDS, limits_of, put_back, settle_lost
+from atlas_pipeline.flow.spawning import limits_of, owner_beats, put_back, settle_lost
 from atlas_pipeline.model import Profile, Status
 from atlas_pipeline.spawn.means import shortage, shortage_of
 from atlas_pipeline.spawn.processes import is_alive
@@ -73,7 +73,7 @@ def follow_ups(parts: Parts, queued: Sequence[Live]) -> list[ActionDue]:
         rows = tracking.with_status(conn, UNFINISHED)
         busy = {live.message_key for live in queued}
         live = spawns.live(conn)
-        beating = {row["message_key"] for row in live if row["heartbeat_age"] < OWNERLESS_SECONDS}
+        beating = {row["message_key"] for row in live if owner_beats(row["heartbeat_age"])}
         waiting = [
             row
             for row in rows
@@ -173,7 +173,7 @@ def guard_locks(parts: Parts) -> dict[str, int]:
     reaped = zombies = 0
     for row in live:
         owner_gone = row["pid"] is not None and not is_alive(row["pid"], row["pid_started"])
-        if row["heartbeat_age"] < (30.0 if owner_gone else SILENT_SECONDS):
+        if owner_beats(row["heartbeat_age"]) or (not owner_gone and row["heartbeat_age"] < SILENT_SECONDS):
             continue
         key = row["message_key"]
         with parts.db.transaction() as conn:

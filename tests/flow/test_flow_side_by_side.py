@@ -14,7 +14,7 @@ import pytest
 from atlas_pipeline.flow.stage import INBOX_STAGES, StageDone
 from atlas_pipeline.model import Intent, Status
 from tests.fixtures_ai import Scripted, ScriptedServer, chat
-from tests.fixtures_flow import ROUTING, Bench, ended, failures, judged, letter, outcomes
+from tests.fixtures_flow import ROUTING, Bench, ended, failures, judged, killed_at_the_end, letter, outcomes
 from tests.fixtures_release import wait_until
 
 AT_ONCE = 4
@@ -80,15 +80,15 @@ def test_a_kill_while_models_are_asked_is_held_against_no_message(wide: Bench) -
     for number in range(AT_ONCE + 2):
         wide.put(letter(f"Question {number}"))
     keys = wide.discover()
-    wide.model.script = Slow(wide.model, 20)
+    wide.model.script = Slow(wide.model, 60)
     for turn in range(3):
         before = len(wide.model.asked)
-        worker = wide.worker("intake", f"run-{turn}", *keys)
-        wait_until(lambda before=before: len(wide.model.asked) >= before + AT_ONCE, 60)  # type: ignore[misc]  # of this turn
-        # The others of the range are ready and wait; one that is being read when the kill comes would count a try.
-        wait_until(lambda: wide.one("select count(*) from atlas.inbox_claims where tries > 0") == 0, 19)
-        os.kill(worker.pid, signal.SIGKILL)
-        assert ended(worker)[0] == -signal.SIGKILL
+        with killed_at_the_end(wide.worker("intake", f"run-{turn}", *keys)) as worker:
+            wait_until(lambda before=before: len(wide.model.asked) >= before + AT_ONCE, 60)  # type: ignore[misc]  # of this turn
+            # The others of the range are ready and wait; one that is being read when the kill comes would count a try.
+            wait_until(lambda: wide.one("select count(*) from atlas.inbox_claims where tries > 0") == 0, 55)
+            os.kill(worker.pid, signal.SIGKILL)
+            assert ended(worker)[0] == -signal.SIGKILL
         wide.change("update atlas.inbox_claims set until = now() - interval '1 second'")
     wide.model.script = Slow(wide.model, 0)
     reports = wide.intake(keys, run_id="last")
