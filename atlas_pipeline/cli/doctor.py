@@ -15,10 +15,11 @@ from atlas_pipeline.cli.common import json_option, print_json, print_table, sett
 from atlas_pipeline.embedded.resolve import DAGSTER_DATABASE, database_urls, postgres_of
 from atlas_pipeline.errors import AtlasError, NotConfigured
 from atlas_pipeline.flow import scanning
+from atlas_pipeline.flow.means import standing
 from atlas_pipeline.flow.parts import Parts, opened
 from atlas_pipeline.release.browser_check import BrowserChecker
 from atlas_pipeline.settings import Settings
-from atlas_pipeline.store import audit, mailboxes, overview
+from atlas_pipeline.store import audit, mailboxes, overview, spawns
 from atlas_pipeline.store.migrate import pending
 
 _VERSION_SECONDS = 20.0
@@ -83,7 +84,11 @@ def examine(settings: Settings) -> Iterator[Finding]:
             ok=True,
             detail="on" if settings.spawn_enabled else "off: messages wait in classified",
         )
+        if settings.agent_database_url is not None:
+            hooks_url = settings.agent_database_url.get_secret_value()
+            yield _guarded("agent hooks", "real", lambda: _hooks(hooks_url))
         if url and not _missing(url):
+            yield _guarded("agent means", "real", lambda: _means(parts))
             yield _guarded("senders", "real", lambda: _senders(parts))
             yield _guarded("inbox", "real", lambda: _inbox(parts))
 
@@ -240,6 +245,31 @@ def _agent(parts: Parts) -> tuple[str, str]:
     if "Claude Code" not in version:
         raise AtlasError("agent_unrecognised", program=parts.agent_bin.name)
     return version, f"model {parts.settings.agent_model}"
+
+
+def _hooks(url: str) -> tuple[str, str]:
+    """Whether the agents' hooks could note an event: their role may sign in, and call the one function that is theirs."""
+    spawns.hook_coordinates(url)
+    try:
+        with psycopg.connect(url, connect_timeout=5) as connection:
+            row = connection.execute(
+                "select to_regprocedure('atlas.note_hook(text, text, jsonb)') is not null"
+            ).fetchone()
+    except psycopg.Error as error:
+        raise AtlasError("agent_database_unreachable", sqlstate=error.sqlstate) from None
+    if row is None or not row[0]:
+        raise AtlasError("agent_database_without_hooks")
+    return "", f"role {spawns.HOOK_ROLE}"
+
+
+def _means(parts: Parts) -> tuple[str, str]:
+    """Whether an agent could be started now: its model answered the last time, and the day's money is not spent."""
+    limit = parts.settings.spawn_day_budget_euros
+    with parts.db.transaction() as conn:
+        short, spent = standing(conn, parts.settings)
+    if short is not None:
+        raise AtlasError(short, euros_today=round(spent, 2), limit=limit)
+    return "", f"{spent:.2f} of {limit:.2f} euros spent today"
 
 
 def _mail_exit(parts: Parts) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from atlas_pipeline.model import Profile
 from atlas_pipeline.settings import Settings
-from atlas_pipeline.spawn.means import Budget, Means
+from atlas_pipeline.spawn.means import Budget, Means, shortage
 from atlas_pipeline.spawn.outcome import NO_MODEL
 from atlas_pipeline.store import spawns
 from atlas_pipeline.store.database import Connection
@@ -29,6 +29,12 @@ def means_of(conn: Connection, settings: Settings) -> Means:
     ended = spawns.last_ended(conn)
     code, seconds = ended if ended is not None and ended[0] in NO_MODEL else (None, 0.0)
     return Means(sum(spent.values()), spent.get(Profile.DRAFT, 0.0), code, seconds)
+
+
+def standing(conn: Connection, settings: Settings) -> tuple[str | None, float]:
+    """Why no agent could be started now (a code), or None; and the euros spent today."""
+    means, budget = means_of(conn, settings), budget_of(settings)
+    return shortage(means, budget), means.dollars * budget.euros_per_dollar
 
 
 def start_of_day(time_zone: str) -> datetime:

@@ -156,17 +156,23 @@ def started(conn: Connection, spawn_id: int, pid: int, pid_started: float) -> No
     )
 
 
-def hook_access(conn: Connection, spawn_id: int, url: str) -> dict[str, str]:
-    """What the hooks of this start connect with, as libpq's variables and a token that is worth something while it runs.
-
-    Raises NotConfigured ``agent_database_url_invalid``, ``agent_database_role_wrong``.
-    """
+def hook_coordinates(url: str) -> dict[str, Any]:
+    """The parts of the hooks' URL. Raises NotConfigured ``agent_database_url_invalid``, ``agent_database_role_wrong``."""
     try:
         wanted = conninfo_to_dict(url)
     except ProgrammingError:
         raise NotConfigured("agent_database_url_invalid") from None
     if wanted.get("user") != HOOK_ROLE:
         raise NotConfigured("agent_database_role_wrong")
+    return wanted
+
+
+def hook_access(conn: Connection, spawn_id: int, url: str) -> dict[str, str]:
+    """What the hooks of this start connect with, as libpq's variables and a token that is worth something while it runs.
+
+    Raises what ``hook_coordinates`` raises.
+    """
+    wanted = hook_coordinates(url)
     token = secrets.token_urlsafe(32)
     digest = hashlib.sha256(token.encode()).digest()
     row = conn.execute(

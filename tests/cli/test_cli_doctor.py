@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from atlas_pipeline.embedded.postgres import EmbeddedPostgres
 from tests.fixtures_flow import Bench, letter
@@ -112,6 +113,17 @@ def test_where_everything_is_configured_everything_is_reached(
         ("ATLAS_SMTP_URL=smtp://127.0.0.1:{port}", "mail exit", "smtp_unreachable"),
         ("ATLAS_OUTBOX_DIR=/dev/null/outbox", "mail exit", "outbox_not_writable"),
         ("ATLAS_AGENT_BIN=/bin/ls", "agent", "agent_unrecognised"),
+        (
+            "ATLAS_AGENT_DATABASE_URL=postgresql://atlas_agent:geheim@127.0.0.1:{port}/x",
+            "agent hooks",
+            "agent_database_un",
+        ),
+        (
+            "ATLAS_AGENT_DATABASE_URL=postgresql://u:geheim@127.0.0.1:{port}/x",
+            "agent hooks",
+            "agent_database_role_wrong",
+        ),
+        ("ATLAS_SPAWN_DAY_BUDGET_EUROS=4", "agent means", "spawn_budget_of_day_spent"),
     ],
 )
 def test_a_component_in_trouble_is_a_finding_with_a_code(
@@ -145,6 +157,28 @@ def test_the_kill_switch_and_what_waits_for_a_human_are_told(house_env: Bench, a
     found = findings(atlas("doctor", "--json", ATLAS_SPAWN_ENABLED="0"))
     assert found["spawn switch"]["detail"].startswith("off")
     assert found["inbox"]["detail"] == "failed 1"
+
+
+def test_a_model_that_could_not_be_had_is_told_until_a_start_finds_it_again(
+    house_env: Bench, atlas: Atlas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An expired login stops every agent and no program looks broken."""
+    assert findings(atlas("doctor", "--json"))["agent means"]["detail"] == "0.00 of 60.00 euros spent today"
+    monkeypatch.setenv("ATLAS_STANDIN_MODE", "not_logged_in")
+    house_env.spawn(house_env.take_in(letter()))
+    found = findings(atlas("doctor", "--json"))["agent means"]
+    assert (found["ok"], found["detail"].split()[0]) == (False, "agent_not_logged_in")
+
+
+def test_the_agents_hooks_are_tried_as_their_own_role(house_env: Bench, atlas: Atlas, empty_database: str) -> None:
+    """Its password is the operator's to set, and a database that was never migrated has nothing for it."""
+    house_env.change("alter role atlas_agent password 'not-a-secret'")
+    details = []
+    for url in (house_env.database_url, empty_database):
+        own = make_conninfo(url, user="atlas_agent", password="not-a-secret")
+        found = findings(atlas("doctor", "--json", ATLAS_AGENT_DATABASE_URL=own))
+        details.append(found["agent hooks"]["detail"])
+    assert details == ["role atlas_agent", "agent_database_without_hooks"]
 
 
 def test_the_demos_parts_are_called_so(atlas: Atlas) -> None:
