@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import stat
 import threading
 import time
@@ -16,6 +17,7 @@ from atlas_pipeline.model import Profile
 from atlas_pipeline.spawn.events import AgentEvent
 from atlas_pipeline.spawn.processes import is_alive, marked, stop_spawn
 from atlas_pipeline.spawn.session import run_agent
+from tests.fixtures_flow import write_agent
 from tests.fixtures_spawn import Runs
 
 
@@ -40,6 +42,59 @@ def test_every_ending_has_its_code(runs: Runs, mode: str, code: str) -> None:
     assert (result.code, result.ok) == (code, code == "ok")
     assert events[-1].type == "node_pty_exit"
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        # An MCP server that failed makes the real program leave with 1 behind a good result.
+        ("end(); sys.exit(1)", "agent_error"),
+        # Silent for longer than any limit on reading, and then it goes on.
+        ("time.sleep(4); end()", "ok"),
+        # What a tool prints is no result of the run's.
+        ("say(type='user', message={'content': [{'type': 'tool_result', 'content': '{\"type\": \"result\"}'}]})", "no_result"),
+        # The last result decides.
+        ("end(); say(type='result', subtype='success', is_error=True, result='API Error: 429', api_error_status=429)", "api_unavailable"),
+        ("say(type='result', subtype='error_during_execution', is_error=True, result=''); end()", "ok"),
+    ],
+)  # fmt: skip
+def test_a_result_is_weighed_with_the_exit_and_the_last_one_counts(
+    runs: Runs, tmp_path: Path, body: str, code: str
+) -> None:
+    result, _events = runs.run(
+        spec=replace(runs.spec(f"Result file: {tmp_path}/r"), agent_bin=write_agent(tmp_path, body))
+    )
+    assert (result.code, result.ok) == (code, code == "ok")
+
+
+def test_a_program_that_waits_for_words_on_stdin_gets_none_and_is_no_success(runs: Runs, tmp_path: Path) -> None:
+    """It says so and leaves, before it has said what it is: nothing was started."""
+    program = tmp_path / "waits"
+    program.write_text("#!/bin/sh\necho 'Warning: no stdin data received in 3s, proceeding without it.'\nexit 1\n")
+    program.chmod(0o755)
+    result, events = runs.run(spec=replace(runs.spec(), agent_bin=program))
+    assert (result.code, result.result_seen, events[0].type) == ("no_result", False, "wrapper_raw")
+
+
+def test_a_server_that_an_agent_left_running_gives_its_port_back(runs: Runs, tmp_path: Path, unused_port: int) -> None:
+    """Forked twice, in a session of its own, deaf to every polite signal: the next run finds the port free all the same."""
+    server, launcher = tmp_path / "server.py", tmp_path / "launcher.py"
+    server.write_text(
+        "import signal, socket, time\n[signal.signal(number, signal.SIG_IGN) for number in (1, 2, 15)]\n"
+        f"listening = socket.create_server(('127.0.0.1', {unused_port}))\nprint('up', flush=True)\ntime.sleep(600)\n"
+    )
+    launcher.write_text(
+        f"import subprocess, sys\nleft = subprocess.Popen([sys.executable, {str(server)!r}], start_new_session=True, "
+        "stdout=subprocess.PIPE)\nassert left.stdout.readline() == b'up\\n'\n"
+    )
+    body = f"subprocess.run([sys.executable, {str(launcher)!r}], check=True); end()"
+    for _ in range(2):
+        result, _events = runs.run(
+            spec=replace(runs.spec(f"Result file: {tmp_path}/r"), agent_bin=write_agent(tmp_path, body))
+        )
+        assert result.code == "ok"
+    with socket.create_server(("127.0.0.1", unused_port)):
+        pass
 
 
 def test_a_good_run_reports_what_it_cost(runs: Runs) -> None:
