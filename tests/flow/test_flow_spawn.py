@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
 
 from atlas_pipeline.embedded.postgres import EmbeddedPostgres
 from atlas_pipeline.errors import DatabaseUnavailable, Refused
@@ -503,6 +505,33 @@ def test_an_agent_that_ended_ok_and_that_nobody_concludes_is_told_and_not_starte
         assert guarded(bench) == {"unattended": 1}
     assert (bench.status(key), bench.latest(key).status) == (Status.SPAWNING, "ok")
     assert bench.alarms() == ["release_unattended"]
+
+
+def test_an_agents_hook_notes_its_event_while_the_agent_runs_and_a_drafts_has_nothing_to_note_with(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """Through everything between the setting and the program: the wrapper's allow-list of variables, the role, the token."""
+    bench.change("alter role atlas_agent password 'not-a-secret'")
+    seen = tmp_path / "seen.txt"
+    body = (
+        f"pathlib.Path({str(seen)!r}).write_text(' '.join(sorted(name for name in os.environ if name[:2] == 'PG' or 'HOOK' in name)))\n"
+        "if 'PGUSER' in os.environ:\n"
+        "    import psycopg\n"
+        "    with psycopg.connect(autocommit=True) as hook:\n"
+        "        hook.execute('select atlas.note_hook(%s, %s)', (os.environ['ATLAS_HOOK_TOKEN'], 'Stop'))\n"
+        "result_file(); end()"
+    )
+    url = make_conninfo(bench.database_url, user="atlas_agent", password="not-a-secret")
+    house = bench.again(agent_bin=write_agent(tmp_path, body), agent_database_url=SecretStr(url))
+    key = question(house)
+    assert isinstance(house.spawn(key), StageDone)
+    assert house.rows("select spawn_id, event_type from atlas.hook_events") == [
+        {"spawn_id": house.latest(key).id, "event_type": "Stop"}
+    ]
+    assert seen.read_text().split() == ["ATLAS_HOOK_TOKEN", "PGDATABASE", "PGHOST", "PGPASSWORD", "PGPORT", "PGUSER"]
+    stranger = house.take_in(letter(sender="x@elsewhere.example", proven=False), Intent.NEGOCIATION)
+    assert isinstance(house.spawn(stranger), StageDone)
+    assert (house.latest(stranger).profile, seen.read_text()) == (Profile.DRAFT, "")
 
 
 def hour_ago(bench: Bench, key: str) -> None:
