@@ -170,19 +170,5 @@ def trust_of(row: Row) -> Trust:
     return Trust(TrustLevel(row["trust_level"]), row["trust_reason"] or "")
 
 
-def is_own_message_id(conn: Connection, message_id: str) -> bool:
-    """Whether a Message-ID is one that our own outbox gave."""
-    row = conn.execute("select 1 as found from atlas.notifications where message_id = %s", (message_id,)).fetchone()
-    return row is not None
-
-
-def received_between(conn: Connection, start: datetime, end: datetime) -> int:
-    """How many messages were stored in this span."""
-    row = conn.execute(
-        "select count(*) as n from atlas.messages where stored_at >= %s and stored_at < %s", (start, end)
-    ).fetchone()
-    return int(row["n"]) if row else 0
-
-
 def _clean(value: str | None) -> str | None:
     return None if value is None else clean_text(value)

@@ -120,11 +120,6 @@ def request_spawn(conn: Connection, key: str) -> None:
     conn.execute("update atlas.inbox set spawn_requested_at = now() where message_key = %s", (key,))
 
 
-def note_final_intent(conn: Connection, key: str, intent: Intent) -> None:
-    """The agent's correction, stored beside the classifier's own."""
-    conn.execute("update atlas.inbox set final_intent = %s where message_key = %s", (intent.value, key))
-
-
 def counts(conn: Connection) -> dict[str, int]:
     """How many messages stand in each status."""
     rows = conn.execute("select status, count(*) as n from atlas.inbox group by status order by status")

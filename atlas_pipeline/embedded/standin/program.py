@@ -25,7 +25,6 @@ SWITCHES |= {"--no-session-persistence", "--strict-mcp-config"}
 WITH_VALUE = {"--output-format", "--model", "--append-system-prompt-file", "--permission-mode", "--setting-sources"}
 WITH_VALUE |= {"--max-turns", "--max-budget-usd", "--session-id"}
 WITH_LIST = {"--add-dir", "--allowedTools", "--disallowedTools", "--tools"}
-EDITING = ["Edit", "Write"]
 
 
 class Unusable(Exception):
