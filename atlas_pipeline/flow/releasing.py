@@ -15,6 +15,7 @@ from atlas_pipeline.release.address import with_login
 from atlas_pipeline.release.decide import ReleaseDecision
 from atlas_pipeline.release.deploy import confirm_version, deploy
 from atlas_pipeline.release.http_check import Limits
+from atlas_pipeline.release.processes import stop_abandoned
 from atlas_pipeline.release.qa import Site, run_qa
 from atlas_pipeline.store import audit, releases, tracking
 from atlas_pipeline.store.locks import message_lock, tenant_lock
@@ -154,6 +155,7 @@ def _deploy(parts: Parts, evidence: Evidence) -> None:
     assert tenant is not None  # noqa: S101  # without a tenant the decision never says deploy
     key, commit = state.message_key, evidence.commit
     where = (key, state.round, spawn.attempt)
+    _end_abandoned(parts, key, tenant.slug)
     with parts.db.transaction() as conn:
         releases.begin_deployment(conn, *where, tenant=tenant.slug, commit=commit)
         audit.record(conn, key, "deploy_started", actor="release", attempt=spawn.attempt, tenant=tenant.slug)
@@ -184,6 +186,16 @@ def _deploy(parts: Parts, evidence: Evidence) -> None:
             code=result.code,
             seconds=round(result.seconds, 1),
         )
+
+
+def _end_abandoned(parts: Parts, key: str, tenant: str) -> None:
+    """A deploy command outlives a run worker that was killed; two of them must not write to one site."""
+    with parts.db.transaction() as conn:
+        left = releases.abandoned(conn, tenant)
+    for pid in left:
+        if stop_abandoned(pid):
+            with parts.db.transaction() as conn:
+                audit.record(conn, key, "deploy_abandoned_ended", actor="release", tenant=tenant)
 
 
 def _confirmed(parts: Parts, evidence: Evidence, result: DeployResult, commit: str) -> DeployResult:

@@ -57,6 +57,22 @@ def stop_others(marker: str) -> None:
         psutil.wait_procs(others, timeout=0.2)
 
 
+def stop_abandoned(pid: int) -> bool:
+    """KILL to a process that a dead owner of ours started in a session of its own, and to all who came out of it.
+
+    False where the pid is nobody's, or another's by now: ours carry the marker.
+    """
+    try:
+        marker = psutil.Process(pid).environ().get(MARKER)
+        leads = os.getsid(pid) == pid
+    except (psutil.Error, OSError):
+        return False
+    if not marker or not leads:
+        return False
+    stop_others(marker)
+    return True
+
+
 def _signal_all(process: subprocess.Popen[bytes], marker: str, number: signal.Signals) -> int:
     family = _family(process, marker)
     for member in family:

@@ -28,6 +28,14 @@ def note_deploy_pid(conn: Connection, key: str, round_: int, attempt: int, pid: 
     )
 
 
+def abandoned(conn: Connection, tenant: str) -> list[int]:
+    """Process ids of this tenant's deployments without an end. Under the tenant's lock none of them has an owner."""
+    rows = conn.execute(
+        "select pid from atlas.deployments where tenant = %s and status = 'started' and pid is not null", (tenant,)
+    )
+    return [row["pid"] for row in rows]
+
+
 def settle_deployment(conn: Connection, key: str, round_: int, attempt: int, result: DeployResult) -> None:
     """How the deployment went."""
     conn.execute(

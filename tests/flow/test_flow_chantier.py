@@ -319,6 +319,30 @@ def test_a_crash_inside_the_deployment_deploys_again_and_a_settled_one_is_not_re
     assert count.read_text() == "xx"
 
 
+def test_a_deploy_command_that_outlived_its_worker_is_ended_before_the_next_begins(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """With what came out of it, a session of its own or not; a process that only has its number is left alone."""
+    house = bench.again(agent_bin=write_agent(tmp_path, COMMITS), qa_timeout_seconds=2.0)
+    wrote = tmp_path / "wrote"
+    deploys_with(house, "sh", "-c", f"setsid sh -c 'while :; do echo old > {wrote}; sleep 0.1; done'")
+    key = house.chantier()
+    assert isinstance(house.spawn(key), StageDone)
+    with killed_at_the_end(house.worker("release", key, "1")) as worker:
+        wait_until(wrote.exists, 20)
+        worker.send_signal(signal.SIGKILL)
+        worker.wait(timeout=10)
+    deploys_with(house, "sh", "-c", f"echo new > {wrote}; sleep 0.5", preprod=None)
+    wait_until(lambda: _lock_is_free(house, key))
+    releasing.release(house.parts, key, 1)
+    assert (house.one("select status from atlas.deployments"), wrote.read_text()) == ("ok", "new\n")
+    assert house.actions(key).count("deploy_abandoned_ended") == 1
+    house.change("update atlas.deployments set status = 'started', pid = %s", os.getpid())
+    house.change("update atlas.inbox set status = 'spawning'")
+    releasing.release(house.parts, key, 1)
+    assert house.actions(key).count("deploy_abandoned_ended") == 1
+
+
 def _lock_is_free(bench: Bench, key: str) -> bool:
     with bench.parts.db.transaction() as conn:
         return bench.state(key).seq not in {holder.seq for holder in holders(conn)}
