@@ -161,11 +161,12 @@ def _reliability(metrics: Metrics, words: Words) -> Table:
             if one.right.whole
         ),
         f"{found.right.whole} {words['judged']}, {words['right']} {with_interval(found.right)}; "
-        f"{words['calibration_error']} {_places(found.error)}; {words['brier']} {_places(found.brier)}",
+        f"{words['calibration_error']} {places(found.error)}; {words['brier']} {places(found.brier)}",
     )
 
 
-def _places(value: float | None) -> str:
+def places(value: float | None) -> str:
+    """Three places, or a dash."""
     return "–" if value is None else f"{value:.3f}"
 
 
@@ -174,7 +175,7 @@ def _drift(metrics: Metrics, words: Words) -> Table:
 
     def row(name: str, shift: Shift) -> tuple[str, ...]:
         cases = f"{shift.cases} / {shift.cases_before}"
-        return (words[name], cases, _places(shift.index), _places(shift.chance), words[shift.level])
+        return (words[name], cases, places(shift.index), places(shift.chance), words[shift.level])
 
     changes = [
         f"{words[what]}: {', '.join(names)}"
