@@ -24,7 +24,7 @@ from tests.fixtures_orchestration import DagsterHouse
 from tests.fixtures_release import wait_until
 
 OTHER = ROUTING.replace("at_once: {mistral: 8", "at_once: {mistral: 1").replace(
-    "mistral-small-latest", "mistral-medium-latest"
+    "mistral-small", "mistral-medium"
 )
 
 
