@@ -90,6 +90,11 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
+def money(amount: float, sign: str) -> str:
+    """An amount in its currency: two places, and four where two would show nothing of it."""
+    return f"{amount:.{4 if 0 < amount < 0.1 else 2}f} {sign}"
+
+
 def duration(seconds: float | None) -> str:
     """Seconds as people say them: ``1.2 s``, ``3 min 5 s``, ``2 h 7 min``."""
     if seconds is None:

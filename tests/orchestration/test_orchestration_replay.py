@@ -23,9 +23,7 @@ from tests.fixtures_flow import REPLAY_TABLES, ROUTING, everything, judged, lett
 from tests.fixtures_orchestration import DagsterHouse
 from tests.fixtures_release import wait_until
 
-OTHER = ROUTING.replace("at_once: {mistral: 8", "at_once: {mistral: 1").replace(
-    "mistral-small", "mistral-medium"
-)
+OTHER = ROUTING.replace("at_once: {mistral: 8", "at_once: {mistral: 1").replace("mistral-small", "mistral-medium")
 
 
 @pytest.fixture
