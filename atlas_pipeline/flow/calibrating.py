@@ -31,7 +31,7 @@ def calibrate(parts: Parts, month: str) -> tuple[Metrics, str]:
     start, end = bounds(month, parts.settings.time_zone)
     earlier, _start = bounds(before(month, TRAILING_MONTHS), parts.settings.time_zone)
     with parts.db.transaction() as conn:
-        conn.execute("set transaction isolation level repeatable read, read only")
+        figures.as_of_one_moment(conn)
         metrics = compute(month, count(conn, earlier, start, end))
     rendered = render(metrics, parts.settings.language)
     with parts.db.transaction() as conn:

@@ -29,6 +29,12 @@ class Decisions:
     values: dict[str, object]
 
 
+def as_of_one_moment(conn: Connection) -> None:
+    """Let the transaction read all of it as of one moment, and sort a month in memory (an aggregate of it is not spilt to disk)."""
+    conn.execute("set transaction isolation level repeatable read, read only")
+    conn.execute("set local work_mem = '32MB'")
+
+
 def of_month(start: datetime, end: datetime) -> Decisions:
     """Every decision of the span; ``end`` is not in it."""
     return Decisions(
@@ -153,7 +159,9 @@ def confusion(conn: Connection, source: Decisions, start: datetime, end: datetim
         "group by 1, 2, 3 union all "
         "select 'agent', d.intent, i.final_intent, count(*) from decisions d "
         "join atlas.inbox i on i.message_key = d.message_key and i.final_intent <> i.intent and i.final_intent <> d.intent "
-        "where not exists (select from atlas.classifications later where later.message_key = d.message_key and later.id > d.id) "
+        # With its limit this is looked up for each of the few; as an anti-join every month's decisions were read.
+        "left join lateral (select later.id from atlas.classifications later where later.message_key = d.message_key "
+        " and later.id > d.id limit 1) later on true where later.id is null "
         "group by 1, 2, 3 order by 1 desc, 2, 3",
         start,
         end,
@@ -242,9 +250,11 @@ def recaps(conn: Connection, start: datetime, end: datetime) -> Row:
         conn,
         "select count(*) as sent, percentile_cont(0.5) within group (order by seconds) as median, "
         "percentile_cont(0.95) within group (order by seconds) as p95 from ("
+        # Looked up for each of the month's recaps; joined as tables, both were read as a whole.
         " select extract(epoch from n.sent_at - l.listed_at)::float as seconds from atlas.notifications n "
-        " join atlas.mailbox_ledger l using (message_key) where n.kind = 'recap' and n.state = 'sent' and n.sent_at >= %s and n.sent_at < %s "
-        " and not exists (select from atlas.notifications e where e.message_key = n.message_key and e.kind = 'recap' and e.id < n.id)) times",
+        " join lateral (select listed_at from atlas.mailbox_ledger where message_key = n.message_key limit 1) l on true "
+        " where n.kind = 'recap' and n.state = 'sent' and n.sent_at >= %s and n.sent_at < %s and n.id = ("
+        "  select min(first.id) from atlas.notifications first where first.message_key = n.message_key and first.kind = 'recap')) times",
         start,
         end,
     )
