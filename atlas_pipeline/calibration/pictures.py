@@ -12,6 +12,7 @@ from atlas_pipeline.calibration.metrics import Metrics
 from atlas_pipeline.calibration.rates import Rate
 from atlas_pipeline.calibration.tables import Words, duration, money, percent
 from atlas_pipeline.calibration.words import WORDS
+from atlas_pipeline.text import visible
 
 _WIDTH, _ROW, _LEFT, _TOP, _RIGHT = 640, 26, 210, 40, 90
 _SQUARE = 300
@@ -195,7 +196,7 @@ def _name(text: str, y: float) -> str:
 
 def _text(x: float, y: float, text: str, anchor: str, colour: str = _INK, weight: str = "normal") -> str:
     style = f'text-anchor="{anchor}" fill="{colour}" font-weight="{weight}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(visible(text))}</text>'
 
 
 def _frame(title: str, rows: int, shapes: Sequence[str]) -> str:

@@ -6,15 +6,20 @@ Decisions are counted of a source: a month's own, or a replay's beside its month
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from atlas_pipeline.store.database import Connection, Row
+from atlas_pipeline.store.database import Connection, Row, dedicated, translated
 from atlas_pipeline.store.work import TABLES
+
+REPORT_CLASS = 4714
 
 _COLUMNS = (
     "id, at, message_key, intent, classifier_intent, confidence, uncertain, model, prompt_version, guards, tenant"
@@ -27,6 +32,20 @@ class Decisions:
 
     query: sql.SQL
     values: dict[str, object]
+
+
+@contextmanager
+def alone(url: str, month: str) -> Iterator[None]:
+    """Hold the month's report while the block runs, waiting for another that is at it. Raises DatabaseUnavailable.
+
+    Of two at once, the one that read first could write last, and leave an older report and an older decision as the newest.
+    """
+    with dedicated(url) as connection:
+        try:
+            connection.execute("select pg_advisory_lock(%s, hashtext(%s))", (REPORT_CLASS, month))
+        except psycopg.Error as error:
+            raise translated(error) from None
+        yield
 
 
 def as_of_one_moment(conn: Connection) -> None:
