@@ -14,7 +14,9 @@ from atlas_pipeline.calibration.tables import Words, duration, money, percent
 from atlas_pipeline.calibration.words import WORDS
 from atlas_pipeline.text import visible
 
-_WIDTH, _ROW, _LEFT, _TOP, _RIGHT = 640, 26, 210, 40, 90
+_WIDTH, _ROW, _LEFT, _TOP, _RIGHT = 700, 26, 270, 40, 90
+# So many characters fit to the left of a bar: a task and the whole name of a model.
+_NAME = 44
 _SQUARE = 300
 # A name, the length of its bar, and what is written at its end.
 Bar = tuple[str, float, str]
@@ -44,7 +46,10 @@ def pictures(metrics: Metrics, language: str) -> list[Picture]:
         ("cost", words["cost"], _cost),
         ("latency", words["latency"], _latency),
     )
-    return [Picture(name, title, draw(metrics, words, f"{title}, {metrics.month}")) for name, title, draw in made]
+    return [
+        Picture(name, title, draw(metrics, words, f"{title[:1].upper()}{title[1:]}, {metrics.month}"))
+        for name, title, draw in made
+    ]
 
 
 def _volume(metrics: Metrics, words: Words, title: str) -> str:
@@ -152,7 +157,7 @@ def _reliability(metrics: Metrics, words: Words, title: str) -> str:
         shapes += [
             f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}" stroke="{_BAR}" stroke-width="2"/>',
             f'<circle cx="{x:.1f}" cy="{value:.1f}" r="5" fill="{_BAR}"/>',
-            _text(x + 8, value + 4, str(one.right.whole), "start"),
+            _text(x, _beside_dot(low, value, high, top + _SQUARE), str(one.right.whole), "middle"),
         ]
     found = metrics.reliability
     beside = [
@@ -165,6 +170,12 @@ def _reliability(metrics: Metrics, words: Words, title: str) -> str:
     ]
     shapes += [_text(left + _SQUARE + 24, top + 20 + 20 * place, line, "start") for place, line in enumerate(beside)]
     return _svg(title, top + _SQUARE + 46, shapes)
+
+
+def _beside_dot(low: float, value: float, high: float, bottom: float) -> float:
+    """Where a dot's number stands: below its interval, since the next dot is a tenth to the right; above where the square ends."""
+    below = max(low, value + 5) + 13
+    return below if below < bottom else min(high, value - 5) - 4
 
 
 def _bars(title: str, rows: Sequence[Bar], words: Words) -> str:
@@ -190,7 +201,7 @@ def _nothing(rows: Sequence[object], words: Words, top: float = _TOP) -> list[st
 
 
 def _name(text: str, y: float) -> str:
-    short = text if len(text) <= 32 else f"{text[:31]}…"
+    short = text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"
     return _text(_LEFT - 8, y + 17, short, "end")
 
 
