@@ -44,7 +44,7 @@ def ask(ui: str, query: str, **variables: Any) -> dict[str, Any]:
     return data
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_months_launched_from_the_ui_are_computed_and_their_checks_shown(dagster_house: DagsterHouse, ui: str) -> None:
     """Three months at once, one of them the running one; the checks warn and fail no run."""
     bench = dagster_house.bench
@@ -62,7 +62,7 @@ def test_months_launched_from_the_ui_are_computed_and_their_checks_shown(dagster
     def status() -> str:
         return str(ask(ui, _LOOK, id=launched["backfillId"])["partitionBackfillOrError"]["status"])
 
-    wait_until(lambda: status() not in {"REQUESTED"}, 240)
+    wait_until(lambda: status() not in {"REQUESTED"}, 300)
     assert status() == "COMPLETED_SUCCESS"
     stored = bench.rows(
         "select month, (metrics->>'classifications')::int as n from atlas.calibration_reports order by 1"
