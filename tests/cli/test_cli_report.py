@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from atlas_pipeline.model import Intent
-from tests.fixtures_flow import SLUG, Bench, letter
+from tests.fixtures_flow import SLUG, Bench
 from tests.fixtures_orchestration import Atlas, Said
 
 
@@ -53,7 +52,7 @@ def test_a_client_with_a_tag_for_a_name_is_shown_by_its_slug(house_env: Bench, a
     assert code_of(atlas("tenant", "add", file)).startswith("tenant_fields")
     file.write_text(json.dumps({**facts, "name": "<script>alert(1)</script>"}), encoding="utf-8")
     assert atlas("tenant", "add", file).status == 0
-    house_env.take_in(letter("Menuiserie Lorme : une question"), Intent.CHANTIER)
+    house_env.chantier()
     for form in ((), ("--html",), ("--json",)):
         assert "<script" not in atlas("report", *form).out
     assert SLUG in atlas("report", "--html").out
