@@ -153,6 +153,7 @@ def test_the_picture_with_the_word_was_read(demo: Ended) -> None:
     assert details[0]["characters"] > 100
 
 
+@pytest.mark.timeout(SECONDS + 60)
 def test_the_notebooks_run_on_the_demos_data(demo: Ended, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a reader of the demo opens next: the month's pictures, and the chantier's story without its content."""
     clean_environment(monkeypatch)
