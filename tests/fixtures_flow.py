@@ -50,6 +50,7 @@ from tests.fixtures_services import CLAMD_STREAM_MAX_BYTES
 ROOT = Path(atlas_pipeline.__file__).parent.parent
 ROUTING = (ROOT / "atlas_pipeline" / "ai" / "routing.yaml").read_text("utf-8")
 AUTHSERV = "mx.atelier-rivage.example"
+REPLAY_TABLES = ("replays", "replay_decisions", "replay_calls")
 FOUNDER = "lea.martin@atelier-rivage.example"
 TEAM_INBOX = "equipe@atelier-rivage.example"
 CLIENT = "claire.lorme@menuiserie-lorme.example"
@@ -257,6 +258,16 @@ class Bench:
             environment[name if name.isupper() else f"ATLAS_{name.upper()}"] = text
         command = [sys.executable, "-c", JOBS[job], *arguments]
         return subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+
+
+def everything(bench: Bench, *without: str) -> dict[str, list[str]]:
+    """Every row of every table of ours as the database writes it, but for the tables named."""
+    names = bench.rows("select tablename as name from pg_tables where schemaname = 'atlas' order by 1")
+    return {
+        row["name"]: [str(one["text"]) for one in bench.rows(f"select t::text as text from atlas.{row['name']} t order by 1")]  # noqa: S608
+        for row in names
+        if row["name"] not in without
+    }  # fmt: skip
 
 
 def tables_with(bench: Bench, word: str) -> set[str]:

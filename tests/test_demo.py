@@ -24,6 +24,8 @@ from atlas_pipeline.mailbox.parse import parse
 from atlas_pipeline.ocr.engine import Tesseract
 from atlas_pipeline.ocr.mail import read_images
 from atlas_pipeline.ocr.reader import Reader
+from tests.fixtures_orchestration import clean_environment
+from tests.notebook_runs import FOLDER, run
 
 SECONDS = 600
 
@@ -149,6 +151,34 @@ def test_the_picture_with_the_word_was_read(demo: Ended) -> None:
     assert set(details[0]) == {"characters", "images"}
     assert details[0]["images"] == 1
     assert details[0]["characters"] > 100
+
+
+@pytest.mark.timeout(SECONDS + 60)
+def test_the_notebooks_run_on_the_demos_data(demo: Ended, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a reader of the demo opens next: the month's pictures, and the chantier's story without its content."""
+    clean_environment(monkeypatch)
+    server = EmbeddedPostgres(demo.home / "postgres")
+    server.ensure()
+    try:
+        monkeypatch.setenv("ATLAS_DATABASE_URL", server.url("atlas"))
+        with psycopg.connect(server.url("atlas")) as conn:
+            (key, month), = conn.execute(
+                "select c.message_key, to_char(c.created_at at time zone 'Europe/Paris', 'YYYY-MM') from atlas.chantiers c"
+            ).fetchall()  # fmt: skip
+        names, shown = run(FOLDER / "calibration.ipynb", month=month)
+        _names, story = run(FOLDER / "message.ipynb", key=key)
+    finally:
+        server.stop()
+    metrics = names["metrics"]
+    assert (metrics.classifications, metrics.recaps.sent, metrics.blocked) == (10, 7, 1)
+    assert metrics.attempts.by_attempt == ((2, 1),)
+    drawn = [one for one in shown if hasattr(one, "_repr_svg_")]
+    assert [one.name for one in drawn] == ["volume", "reliability", "success", "guards", "cost", "latency"]
+    told = "".join(one.to_string() for one in story)
+    assert "qa_passed" in told
+    # The browser's findings are told; the mail's subject and words are not.
+    assert "calculerTotale is not defined" in told
+    assert all(word not in told for word in ("deux pages", "Peux-tu", "navigateur"))
 
 
 def files_holding(word: str, *folders: Path) -> Iterator[Path]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -21,8 +18,8 @@ from atlas_pipeline.store.migrate import migrate
 from tests.fixtures_flow import Bench, letter
 from tests.fixtures_orchestration import set_environment
 from tests.generated_year import generate
+from tests.notebook_runs import FOLDER, cells, run
 
-FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 
@@ -36,26 +33,6 @@ def year(postgres_server: EmbeddedPostgres) -> Iterator[str]:
     yield url
     with psycopg.connect(postgres_server.url("postgres"), autocommit=True) as connection:
         connection.execute("drop database generated_year with (force)")
-
-
-def cells(notebook: Path) -> list[dict[str, Any]]:
-    """The code cells."""
-    return [cell for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
-
-
-def run(notebook: Path, **parameters: object) -> tuple[dict[str, Any], list[Any]]:
-    """Run all cells, the parameters put in after their cell; the names they leave, and what each cell shows."""
-    names: dict[str, Any] = {}
-    shown: list[Any] = []
-    for cell in cells(notebook):
-        tree = ast.parse("".join(cell["source"]), str(notebook))
-        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-        exec(compile(tree, str(notebook), "exec"), names)  # noqa: S102  # our own file
-        if isinstance(last, ast.Expr):
-            shown.append(eval(compile(ast.Expression(last.value), str(notebook), "eval"), names))  # noqa: S307
-        if "parameters" in cell["metadata"].get("tags", []):
-            names.update(parameters)
-    return names, shown
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)

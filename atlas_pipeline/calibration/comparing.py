@@ -8,12 +8,14 @@ unknown  nobody has said what was meant
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from atlas_pipeline.calibration.metrics import Group, Rows, groups
 from atlas_pipeline.calibration.rates import Rate, rate
 from atlas_pipeline.calibration.reliability import Reliability, reliability
+
+VERDICTS = ("better", "worse", "unknown")
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,9 @@ class Comparison:
     replay: Side
     new_jobs: int
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
+    def verdicts(self) -> dict[str, int]:
+        """How many of the changed decisions are of each of ``VERDICTS``."""
+        return {name: sum(one.verdict == name for one in self.changed) for name in VERDICTS}
 
 
 def compare(pairs: Rows, judgements: Rows, volumes: tuple[Rows, Rows], outcomes: tuple[Rows, Rows]) -> Comparison:

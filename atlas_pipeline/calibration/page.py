@@ -8,6 +8,7 @@ from atlas_pipeline.calibration.metrics import Metrics
 from atlas_pipeline.calibration.pictures import pictures
 from atlas_pipeline.calibration.tables import Table, tables, verdict
 from atlas_pipeline.calibration.words import WORDS
+from atlas_pipeline.text import visible
 
 _STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;color:#27272a;max-width:60rem;margin:2rem auto;padding:0 1rem}"
@@ -41,5 +42,7 @@ def _table(table: Table, nothing: str) -> str:
     if not table.rows:
         return f"{heading}\n<p>{escape(nothing)}</p>\n{note}"
     heads = "".join(f"<th>{escape(head)}</th>" for head in table.heads)
-    rows = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    rows = "\n".join(
+        "<tr>" + "".join(f"<td>{escape(visible(cell))}</td>" for cell in row) + "</tr>" for row in table.rows
+    )
     return f"{heading}\n<table><thead><tr>{heads}</tr></thead>\n<tbody>{rows}</tbody></table>\n{note}"

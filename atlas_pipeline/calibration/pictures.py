@@ -10,11 +10,16 @@ from math import log10
 from atlas_pipeline.calibration.gate import GATE_RATE
 from atlas_pipeline.calibration.metrics import Metrics
 from atlas_pipeline.calibration.rates import Rate
-from atlas_pipeline.calibration.tables import Words, duration, percent
+from atlas_pipeline.calibration.tables import Words, duration, money, percent
 from atlas_pipeline.calibration.words import WORDS
+from atlas_pipeline.text import visible
 
-_WIDTH, _ROW, _LEFT, _TOP, _RIGHT = 640, 26, 210, 40, 90
+_WIDTH, _ROW, _LEFT, _TOP, _RIGHT = 700, 26, 270, 40, 90
+# So many characters fit to the left of a bar: a task and the whole name of a model.
+_NAME = 44
 _SQUARE = 300
+# A name, the length of its bar, and what is written at its end.
+Bar = tuple[str, float, str]
 _INK, _SOFT, _BAR, _GOOD, _LINE = "#27272a", "#d4d4d8", "#1d4ed8", "#047857", "#c2410c"
 
 
@@ -41,7 +46,10 @@ def pictures(metrics: Metrics, language: str) -> list[Picture]:
         ("cost", words["cost"], _cost),
         ("latency", words["latency"], _latency),
     )
-    return [Picture(name, title, draw(metrics, words, f"{title}, {metrics.month}")) for name, title, draw in made]
+    return [
+        Picture(name, title, draw(metrics, words, f"{title[:1].upper()}{title[1:]}, {metrics.month}"))
+        for name, title, draw in made
+    ]
 
 
 def _volume(metrics: Metrics, words: Words, title: str) -> str:
@@ -55,11 +63,15 @@ def _guards(metrics: Metrics, words: Words, title: str) -> str:
 
 
 def _cost(metrics: Metrics, words: Words, title: str) -> str:
-    """Euros and dollars side by side as they were billed: a rate of exchange is not ours to make up."""
-    rows = [(f"{row.task}, {row.model}", row.euros, f"{row.euros:.2f} €") for row in metrics.calls]
-    if metrics.spawns.started:
-        rows.append((words["spawns"], metrics.spawns.cost_usd, f"{metrics.spawns.cost_usd:.2f} $"))
-    return _bars(title, rows, words)
+    """Two panels, each on a scale of its own: models are billed in euros, agents say dollars. Lengths of the two are not comparable."""
+    calls = [(f"{row.task}, {row.model}", row.euros, money(row.euros, "€")) for row in metrics.calls]
+    agents = [(words["spawns"], metrics.spawns.cost_usd, money(metrics.spawns.cost_usd, "$"))]
+    shapes, top = [], _TOP
+    for name, rows in (("calls_in_euros", calls), ("agents_in_dollars", agents if metrics.spawns.started else [])):
+        shapes.append(_text(8, top + 12, words[name], "start", weight="bold"))
+        shapes += [*_bar_shapes(rows, top + 20), *_nothing(rows, words, top + 20)]
+        top += 34 + _ROW * max(len(rows), 1)
+    return _svg(title, top, shapes)
 
 
 def _latency(metrics: Metrics, words: Words, title: str) -> str:
@@ -145,7 +157,7 @@ def _reliability(metrics: Metrics, words: Words, title: str) -> str:
         shapes += [
             f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}" stroke="{_BAR}" stroke-width="2"/>',
             f'<circle cx="{x:.1f}" cy="{value:.1f}" r="5" fill="{_BAR}"/>',
-            _text(x + 8, value + 4, str(one.right.whole), "start"),
+            _text(x, _beside_dot(low, value, high, top + _SQUARE), str(one.right.whole), "middle"),
         ]
     found = metrics.reliability
     beside = [
@@ -160,31 +172,42 @@ def _reliability(metrics: Metrics, words: Words, title: str) -> str:
     return _svg(title, top + _SQUARE + 46, shapes)
 
 
-def _bars(title: str, rows: Sequence[tuple[str, float, str]], words: Words) -> str:
+def _beside_dot(low: float, value: float, high: float, bottom: float) -> float:
+    """Where a dot's number stands: below its interval, since the next dot is a tenth to the right; above where the square ends."""
+    below = max(low, value + 5) + 13
+    return below if below < bottom else min(high, value - 5) - 4
+
+
+def _bars(title: str, rows: Sequence[Bar], words: Words) -> str:
+    return _frame(title, len(rows), [*_bar_shapes(rows, _TOP), *_nothing(rows, words)])
+
+
+def _bar_shapes(rows: Sequence[Bar], top: float) -> list[str]:
     most = max([value for _name_, value, _label in rows], default=0.0) or 1.0
     shapes = []
     for place, (name, value, label) in enumerate(rows):
-        y = _TOP + _ROW * place
+        y = top + _ROW * place
         width = value / most * (_WIDTH - _LEFT - _RIGHT)
         shapes += [
             _name(name, y),
             f'<rect x="{_LEFT}" y="{y + 5}" width="{width:.1f}" height="{_ROW - 10}" fill="{_BAR}" fill-opacity="0.8"/>',
             _text(_LEFT + width + 6, y + 17, label, "start"),
         ]
-    return _frame(title, len(rows), [*shapes, *_nothing(rows, words)])
+    return shapes
 
 
-def _nothing(rows: Sequence[object], words: Words) -> list[str]:
-    return [] if rows else [_text(_LEFT, _TOP + 17, words["nothing"], "start")]
+def _nothing(rows: Sequence[object], words: Words, top: float = _TOP) -> list[str]:
+    return [] if rows else [_text(_LEFT, top + 17, words["nothing"], "start")]
 
 
 def _name(text: str, y: float) -> str:
-    short = text if len(text) <= 32 else f"{text[:31]}…"
+    short = text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"
     return _text(_LEFT - 8, y + 17, short, "end")
 
 
-def _text(x: float, y: float, text: str, anchor: str, colour: str = _INK) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{escape(text)}</text>'
+def _text(x: float, y: float, text: str, anchor: str, colour: str = _INK, weight: str = "normal") -> str:
+    style = f'text-anchor="{anchor}" fill="{colour}" font-weight="{weight}"'
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(visible(text))}</text>'
 
 
 def _frame(title: str, rows: int, shapes: Sequence[str]) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from html import escape
 
 from atlas_pipeline.calibration.metrics import Metrics
 from atlas_pipeline.calibration.tables import Table, tables, verdict
 from atlas_pipeline.calibration.words import WORDS
+from atlas_pipeline.text import visible
+
+_MARKUP = re.compile(r"[<>&]|\]\s*[(\[:]")
 
 
 def render(metrics: Metrics, language: str) -> str:
@@ -31,6 +36,12 @@ def _table(table: Table, nothing: str) -> Iterator[str]:
         yield f"| {' | '.join(table.heads)} |"
         yield f"|---|{'---:|' * (len(table.heads) - 1)}"
         for row in table.rows:
-            yield f"| {' | '.join(cell.replace('|', '/') for cell in row)} |"
+            yield f"| {' | '.join(map(_cell, row))} |"
     if table.note:
         yield from ("", table.note)
+
+
+def _cell(text: str) -> str:
+    """A cell as text: the name of a model is its provider's, and neither ends the table nor becomes a link or a tag in the UI."""
+    plain = visible(text).replace("|", "/").replace("`", "'")
+    return escape(plain, quote=False).replace("[", "\\[") if _MARKUP.search(plain) else plain

@@ -90,6 +90,11 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"
 
 
+def money(amount: float, sign: str) -> str:
+    """An amount in its currency: two places, and four where two would show nothing of it."""
+    return f"{amount:.{4 if 0 < amount < 0.1 else 2}f} {sign}"
+
+
 def duration(seconds: float | None) -> str:
     """Seconds as people say them: ``1.2 s``, ``3 min 5 s``, ``2 h 7 min``."""
     if seconds is None:
@@ -161,11 +166,12 @@ def _reliability(metrics: Metrics, words: Words) -> Table:
             if one.right.whole
         ),
         f"{found.right.whole} {words['judged']}, {words['right']} {with_interval(found.right)}; "
-        f"{words['calibration_error']} {_places(found.error)}; {words['brier']} {_places(found.brier)}",
+        f"{words['calibration_error']} {places(found.error)}; {words['brier']} {places(found.brier)}",
     )
 
 
-def _places(value: float | None) -> str:
+def places(value: float | None) -> str:
+    """Three places, or a dash."""
     return "–" if value is None else f"{value:.3f}"
 
 
@@ -174,7 +180,7 @@ def _drift(metrics: Metrics, words: Words) -> Table:
 
     def row(name: str, shift: Shift) -> tuple[str, ...]:
         cases = f"{shift.cases} / {shift.cases_before}"
-        return (words[name], cases, _places(shift.index), _places(shift.chance), words[shift.level])
+        return (words[name], cases, places(shift.index), places(shift.chance), words[shift.level])
 
     changes = [
         f"{words[what]}: {', '.join(names)}"

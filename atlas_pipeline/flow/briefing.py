@@ -15,8 +15,8 @@ from atlas_pipeline.mailbox.trust import match_tenant
 from atlas_pipeline.model import Address, Intent, Profile, Tenant
 from atlas_pipeline.release.decide import feedback
 from atlas_pipeline.spawn import prompts
-from atlas_pipeline.spawn.profile import choose_profile
-from atlas_pipeline.store import messages, registry, releases, tenants, work
+from atlas_pipeline.spawn.profile import choose_profile, confined
+from atlas_pipeline.store import messages, phases, registry, releases, tenants, work
 from atlas_pipeline.store.database import Connection, Row
 from atlas_pipeline.store.tracking import Tracking
 
@@ -142,7 +142,8 @@ def _profile(conn: Connection, state: Tracking, intent: Intent, message: Row, to
     requester = Address(message["requester_name"], message["requester_address"])
     own, _how = match_tenant(requester, tenants.all_tenants(conn))
     matches = own is not None and own.slug == state.tenant
-    return choose_profile(messages.trust_of(message), topology, matches, intent)
+    widest = choose_profile(messages.trust_of(message), topology, matches, intent)
+    return confined(widest, topology, open_to_clients=phases.current(conn)["phase"] == phases.OPEN)
 
 
 def _mission(conn: Connection, state: Tracking, language: str) -> str:

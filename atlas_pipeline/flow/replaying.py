@@ -19,8 +19,11 @@ from atlas_pipeline.ai import routing as routing_file
 from atlas_pipeline.ai.budget import Budget, Spent
 from atlas_pipeline.ai.router import CallRecord, Router
 from atlas_pipeline.ai.routing import BudgetSpec
+from atlas_pipeline.calibration.beside import changed_messages, changes, metrics_beside
 from atlas_pipeline.calibration.comparing import Comparison, compare
 from atlas_pipeline.calibration.months import bounds
+from atlas_pipeline.calibration.report import markdown
+from atlas_pipeline.calibration.words import WORDS
 from atlas_pipeline.classify.decide import classify
 from atlas_pipeline.classify.prompt import CURRENT, Wording, wording
 from atlas_pipeline.errors import (
@@ -85,9 +88,12 @@ class _Trial:
 def replay(parts: Parts, month: str, change: Change, *, actor: str) -> Replayed:
     """Judge what is left of the month, then compare. Raises NotConfigured for a routing file that is no good.
 
-    Raises Refused: ``month_malformed``, ``prompt_malformed``, ``prompt_unreadable``, ``replay_is_running``.
+    Raises Refused: ``month_malformed``, ``share_out_of_range``, ``prompt_malformed``, ``prompt_unreadable``, ``replay_is_running``.
     """
     start, end = bounds(month, parts.settings.time_zone)
+    for name, share in (("floor", change.floor), ("uncertainty", change.uncertainty)):
+        if share is not None and not 0 <= share <= 1:
+            raise Refused("share_out_of_range", name=name)
     settings = parts.settings
     file = change.routing or settings.ai_routing
     routing = routing_file.load(file)
@@ -247,32 +253,39 @@ def _result(trial: _Trial, month: str, start: datetime, end: datetime, stopped: 
 def told(found: Replayed) -> Iterator[str]:
     """The result in lines: the metrics of both sides, then each decision that came out otherwise."""
     comparison = found.comparison
-    truth, other = comparison.truth, comparison.replay
     yield f"{found.month}: {comparison.compared} judged again, {found.left} left, {found.calls} calls, {found.euros:.4f} euros"
     if found.stopped:
         yield f"stopped: {found.stopped}; the same order goes on from here"
     for code, count in found.failures.items():
         yield f"without an answer: {count} ({code})"
-    counts = {name: sum(one.verdict == name for one in comparison.changed) for name in ("better", "worse", "unknown")}
-    yield f"{len(comparison.changed)} changed: " + ", ".join(f"{count} {name}" for name, count in counts.items())
+    counts = ", ".join(f"{count} {name}" for name, count in comparison.verdicts().items())
+    yield f"{len(comparison.changed)} changed: {counts}"
     yield f"{'':<28}{'truth':>10}{'replay':>10}"
-    for name in sorted({one.name for side in (truth, other) for one in side.intents}):
-        volumes = [sum(one.volume for one in side.intents if one.name == name) for side in (truth, other)]
-        yield f"{name:<28}{volumes[0]:>10}{volumes[1]:>10}"
-    numbers = (
-        ("uncertain", truth.uncertain.value, other.uncertain.value),
-        ("right, where judged", truth.reliability.right.value, other.reliability.right.value),
-        ("calibration error", truth.reliability.error, other.reliability.error),
-        ("Brier score", truth.reliability.brier, other.reliability.brier),
-        ("internal jobs kept", truth.internal.value, other.internal.value),
-    )
-    for name, was, now in numbers:
-        yield f"{name:<28}{_number(was):>10}{_number(now):>10}"
-    yield f"{'internal jobs':<28}{truth.internal.whole:>10}{other.internal.whole:>10}"
-    yield f"{'chantiers only in the replay':<28}{'':>10}{comparison.new_jobs:>10}"
+    for name, was, now in metrics_beside(comparison, WORDS["en"]).rows:
+        yield f"{name:<28}{was:>10}{now:>10}"
     for one in comparison.changed:
         yield f"{one.message_key}  {one.was} {one.was_confidence:.2f} -> {one.now} {one.confidence:.2f}  {one.verdict}"
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+def facts(found: Replayed) -> dict[str, str | int | float]:
+    """The result as counts and codes, by name: what an operator sees of a run at a glance."""
+    comparison = found.comparison
+    return {
+        "month": found.month,
+        "judged_again": comparison.compared,
+        "left": found.left,
+        "stopped": found.stopped or "",
+        "without_an_answer": sum(found.failures.values()),
+        "changed": len(comparison.changed),
+        **comparison.verdicts(),
+        "chantiers_only_in_replay": comparison.new_jobs,
+        "calls": found.calls,
+        "euros": found.euros,
+    }
+
+
+def rendered(found: Replayed, language: str) -> str:
+    """What it would have meant, as Markdown in ``fr`` or ``en``: both sides' metrics, what became what, and single messages by key."""
+    words, comparison = WORDS[language], found.comparison
+    shown = (metrics_beside(comparison, words), changes(comparison, words), changed_messages(comparison, words))
+    return "\n\n".join(markdown(table, words["nothing_changed"]) for table in shown)

@@ -65,27 +65,34 @@ def guard_locks(context: dg.OpExecutionContext) -> None:
 
 
 class ReplayConfig(dg.Config):
-    """``month`` (YYYY-MM) is judged again; empty or negative values are as they are now. Files are the server's."""
+    """``month`` (YYYY-MM) is judged again; what is left out is as it is now. Files are the server's."""
 
     month: str
-    routing: str = ""
-    prompt: str = ""
-    floor: float = -1.0
-    uncertainty: float = -1.0
+    routing: str | None = None
+    prompt: str | None = None
+    floor: float | None = None
+    uncertainty: float | None = None
 
 
 @dg.op(out=dg.Out(dg.Nothing))
 def replay_month(context: dg.OpExecutionContext, config: ReplayConfig) -> None:
-    """Judge a month's stored mails again beside the truth; the log shows what would have been otherwise."""
+    """Judge a month's stored mails again beside the truth; the metadata say what would have been otherwise.
+
+    A run that was stopped fails, with what it found so far: launched again, it goes on from there.
+    """
     change = replaying.Change(
         routing=Path(config.routing) if config.routing else None,
         prompt=Path(config.prompt) if config.prompt else None,
-        floor=config.floor if config.floor >= 0 else None,
-        uncertainty=config.uncertainty if config.uncertainty >= 0 else None,
+        floor=config.floor,
+        uncertainty=config.uncertainty,
     )
     with bounded_parts() as parts:
         found = replaying.replay(parts, config.month, change, actor=f"dagster:{context.run.run_id}")
-    context.log.info("%s", "\n".join(replaying.told(found)))
+        language = parts.settings.language
+    metadata = {**replaying.facts(found), "beside_the_truth": dg.MetadataValue.md(replaying.rendered(found, language))}
+    if found.stopped:
+        raise dg.Failure(f"replay_stopped ({found.stopped})", metadata=metadata, allow_retries=False)
+    context.add_output_metadata(metadata)
 
 
 @dg.op(out=dg.Out(dg.Nothing))

@@ -25,3 +25,14 @@ def choose_profile(trust: Trust, tenant: Tenant | None, requester_matches_tenant
     if tenant.active and intent in {Intent.RUN, Intent.CHANTIER}:
         return Profile.WRITE
     return Profile.READ
+
+
+def confined(profile: Profile, tenant: Tenant | None, *, open_to_clients: bool) -> Profile:
+    """What is left of a profile while the house is confined to internal use (the specification's phase 2).
+
+    Until phase 3 nothing is changed or deployed for a client by itself: where an agent would write for a tenant that is not
+    internal, it reads, and a human goes on from its plan. Everything else is the same in both phases.
+    """
+    if profile is Profile.WRITE and not open_to_clients and (tenant is None or not tenant.internal):
+        return Profile.READ
+    return profile

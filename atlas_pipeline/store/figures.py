@@ -6,15 +6,20 @@ Decisions are counted of a source: a month's own, or a replay's beside its month
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from atlas_pipeline.store.database import Connection, Row
+from atlas_pipeline.store.database import Connection, Row, dedicated, translated
 from atlas_pipeline.store.work import TABLES
+
+REPORT_CLASS = 4714
 
 _COLUMNS = (
     "id, at, message_key, intent, classifier_intent, confidence, uncertain, model, prompt_version, guards, tenant"
@@ -27,6 +32,26 @@ class Decisions:
 
     query: sql.SQL
     values: dict[str, object]
+
+
+@contextmanager
+def alone(url: str, month: str) -> Iterator[None]:
+    """Hold the month's report while the block runs, waiting for another that is at it. Raises DatabaseUnavailable.
+
+    Of two at once, the one that read first could write last, and leave an older report and an older decision as the newest.
+    """
+    with dedicated(url) as connection:
+        try:
+            connection.execute("select pg_advisory_lock(%s, hashtext(%s))", (REPORT_CLASS, month))
+        except psycopg.Error as error:
+            raise translated(error) from None
+        yield
+
+
+def as_of_one_moment(conn: Connection) -> None:
+    """Let the transaction read all of it as of one moment, and sort a month in memory (an aggregate of it is not spilt to disk)."""
+    conn.execute("set transaction isolation level repeatable read, read only")
+    conn.execute("set local work_mem = '32MB'")
 
 
 def of_month(start: datetime, end: datetime) -> Decisions:
@@ -153,7 +178,9 @@ def confusion(conn: Connection, source: Decisions, start: datetime, end: datetim
         "group by 1, 2, 3 union all "
         "select 'agent', d.intent, i.final_intent, count(*) from decisions d "
         "join atlas.inbox i on i.message_key = d.message_key and i.final_intent <> i.intent and i.final_intent <> d.intent "
-        "where not exists (select from atlas.classifications later where later.message_key = d.message_key and later.id > d.id) "
+        # With its limit this is looked up for each of the few; as an anti-join every month's decisions were read.
+        "left join lateral (select later.id from atlas.classifications later where later.message_key = d.message_key "
+        " and later.id > d.id limit 1) later on true where later.id is null "
         "group by 1, 2, 3 order by 1 desc, 2, 3",
         start,
         end,
@@ -242,9 +269,11 @@ def recaps(conn: Connection, start: datetime, end: datetime) -> Row:
         conn,
         "select count(*) as sent, percentile_cont(0.5) within group (order by seconds) as median, "
         "percentile_cont(0.95) within group (order by seconds) as p95 from ("
+        # Looked up for each of the month's recaps; joined as tables, both were read as a whole.
         " select extract(epoch from n.sent_at - l.listed_at)::float as seconds from atlas.notifications n "
-        " join atlas.mailbox_ledger l using (message_key) where n.kind = 'recap' and n.state = 'sent' and n.sent_at >= %s and n.sent_at < %s "
-        " and not exists (select from atlas.notifications e where e.message_key = n.message_key and e.kind = 'recap' and e.id < n.id)) times",
+        " join lateral (select listed_at from atlas.mailbox_ledger where message_key = n.message_key limit 1) l on true "
+        " where n.kind = 'recap' and n.state = 'sent' and n.sent_at >= %s and n.sent_at < %s and n.id = ("
+        "  select min(first.id) from atlas.notifications first where first.message_key = n.message_key and first.kind = 'recap')) times",
         start,
         end,
     )

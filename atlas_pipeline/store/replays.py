@@ -9,7 +9,7 @@ from datetime import datetime
 from atlas_pipeline.model import Decision
 from atlas_pipeline.store.database import Connection, Row, dedicated
 
-_LOCK_CLASS = 4712
+REPLAY_CLASS = 4713
 
 
 def begin(
@@ -30,7 +30,7 @@ def begin(
 def alone(url: str, replay_id: int) -> Iterator[bool]:
     """Hold the replay while the block runs; yields False where another process is at it."""
     with dedicated(url) as connection:
-        row = connection.execute("select pg_try_advisory_lock(%s, %s) as taken", (_LOCK_CLASS, replay_id)).fetchone()
+        row = connection.execute("select pg_try_advisory_lock(%s, %s) as taken", (REPLAY_CLASS, replay_id)).fetchone()
         yield bool(row and row["taken"])
 
 

@@ -3,7 +3,8 @@
     python -m tests.benchmarks.calibration [CASES] [MONTHS]
 
 1,000,000 made-up mails over 24 months with all that became of them (``tests/generated_year.py``). Each measurement is a process of its
-own, so that its memory is its own: the peak of its resident set, imports included, the server's not. Asserts nothing.
+own, so that its memory is its own: the peak of its resident set, imports included, the server's not. The processor's seconds are those
+of the process and of the server together: they say what the work is where others keep the machine busy. Asserts nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
@@ -28,6 +30,9 @@ from atlas_pipeline.store.migrate import migrate
 from tests.generated_year import generate
 
 _ZONE = "Europe/Paris"
+# The month that is measured in each house: its drift has three months behind it in the smallest one too.
+_SAME = "2024-04"
+_RUNS = 5
 _TABLES = ("runs", "chantiers", "questions", "negociations", "conseils")
 
 
@@ -36,21 +41,37 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def report(url: str, month: str) -> None:
+def processor(server: int) -> float:
+    """Seconds of the processor that this process, the server's main process and all its backends, dead ones included, have used."""
+    ticks = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        user, system, of_dead_user, of_dead_system = map(int, fields[11:15])
+        if int(folder.name) == server:
+            ticks += user + system + of_dead_user + of_dead_system
+        elif int(fields[1]) == server:
+            ticks += user + system
+    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def report(url: str, month: str, server: int) -> None:
     """Atlas's own: counted by the database."""
     with tempfile.TemporaryDirectory() as folder, opened(Settings(home=Path(folder)), url) as parts:
-        begun = time.monotonic()
+        used, begun = processor(server), time.monotonic()
         metrics, _rendered = calibrate(parts, month)
-        seconds = time.monotonic() - begun
-    print(f"{seconds:.3f} {peak():.0f} {metrics.classifications}")
+        seconds, used = time.monotonic() - begun, processor(server) - used
+    print(f"{seconds:.3f} {used:.3f} {peak():.0f} {metrics.classifications}")
 
 
-def pandas(url: str, month: str) -> None:
+def pandas(url: str, month: str, server: int) -> None:
     """The same month's rows, and the three months before for drift, in memory: the main groups of the report, no more."""
     import pandas as pd
 
     start, end = bounds(month, _ZONE)
-    begun = time.monotonic()
+    used, begun = processor(server), time.monotonic()
     with psycopg.connect(url) as connection:
 
         def load(query: str) -> pd.DataFrame:
@@ -90,49 +111,76 @@ def pandas(url: str, month: str) -> None:
     audited["action"].value_counts()
     (recaps["sent_at"] - recaps["listed_at"]).quantile([0.5, 0.95])
     jobs["status"].value_counts()
-    print(f"{time.monotonic() - begun:.3f} {peak():.0f} {len(now)}")
+    print(f"{time.monotonic() - begun:.3f} {processor(server) - used:.3f} {peak():.0f} {len(now)}")
 
 
-def measured(way: str, url: str, month: str) -> tuple[float, float, int]:
-    """One measurement in a fresh process: seconds, megabytes, decisions of the month."""
-    command = [sys.executable, "-m", "tests.benchmarks.calibration", way, month]
+@dataclass(frozen=True, order=True)
+class Run:
+    """One measurement: seconds by the clock, seconds of the processor, megabytes, decisions of the month."""
+
+    seconds: float
+    used: float
+    megabytes: float
+    count: int
+
+
+def measured(way: str, url: str, month: str, server: int) -> Run:
+    """One measurement in a fresh process."""
+    command = [sys.executable, "-m", "tests.benchmarks.calibration", way, month, str(server)]
     done = subprocess.run(command, env={**os.environ, "BENCHMARK_URL": url}, capture_output=True, check=True, text=True)
-    seconds, megabytes, count = done.stdout.split()
-    return float(seconds), float(megabytes), int(count)
+    seconds, used, megabytes, count = done.stdout.split()
+    return Run(float(seconds), float(used), float(megabytes), int(count))
+
+
+def beside(server: EmbeddedPostgres, months: int, cases: int) -> dict[str, Run]:
+    """A house of so many months: the median run of the report of ``_SAME`` and of the last month, both printed."""
+    url = server.ensure_database(f"months_{months}")
+    migrate(url)
+    with psycopg.connect(url, autocommit=True, row_factory=dict_row) as connection:
+        begun = time.monotonic()
+        generate(connection, cases=cases, months=months)
+        connection.execute("checkpoint")  # or the server would go on writing while it is measured
+        row = connection.execute("show data_directory").fetchone()
+    pid = int((Path(str(row and row["data_directory"])) / "postmaster.pid").read_text().splitlines()[0])
+    print(f"{cases} classifications over {months} months, made in {time.monotonic() - begun:.0f} s")
+    found = {}
+    for month in dict.fromkeys((_SAME, f"{2024 + (months - 1) // 12}-{(months - 1) % 12 + 1:02d}")):
+        measured("report", url, month, pid)  # the first one reads from the disk
+        runs = sorted(measured("report", url, month, pid) for _ in range(_RUNS))
+        mine, other = runs[_RUNS // 2], sorted(measured("pandas", url, month, pid) for _ in range(3))[1]
+        print(
+            f"  {month}: {mine.count} decisions; report {mine.seconds:.2f} s (best {runs[0].seconds:.2f}; processor {mine.used:.2f}), "
+            f"{mine.megabytes:.0f} MB; pandas {other.seconds:.2f} s (processor {other.used:.2f}), {other.megabytes:.0f} MB; "
+            f"ratio {other.seconds / mine.seconds:.1f}",
+            flush=True,
+        )
+        found[month] = mine
+    return found
 
 
 def main(cases: int, months: int) -> None:
-    """The table."""
+    """The table, and how one and the same month grows with the months beside it."""
     with tempfile.TemporaryDirectory(prefix="atlas-bench-") as folder:
         server = EmbeddedPostgres(Path(folder) / "postgres")
         server.ensure()
         try:
-            # The same month with more and more months beside it: the report must not grow with them.
-            for part in sorted({max(1, months // 4), max(1, months // 2), months}):
-                url = server.ensure_database(f"months_{part}")
-                migrate(url)
-                with psycopg.connect(url, autocommit=True, row_factory=dict_row) as connection:
-                    begun = time.monotonic()
-                    generate(connection, cases=cases * part // months, months=part)
-                print(
-                    f"{cases * part // months} classifications over {part} months, made in {time.monotonic() - begun:.0f} s"
-                )
-                for month in dict.fromkeys(
-                    ("2024-05" if part > 4 else "2024-01", f"{2024 + (part - 1) // 12}-{(part - 1) % 12 + 1:02d}")
-                ):
-                    runs = sorted(measured("report", url, month) for _ in range(3))
-                    seconds, megabytes, count = runs[1]
-                    other, other_megabytes, _count = measured("pandas", url, month)
-                    print(
-                        f"  {month}: {count} decisions; report {seconds:.2f} s, {megabytes:.0f} MB; "
-                        f"pandas {other:.2f} s, {other_megabytes:.0f} MB; ratio {other / seconds:.1f}"
-                    )
+            # As many rows a month each time: what differs is how many other months there are.
+            sizes = list(dict.fromkeys((max(4, months // 4), max(4, months // 2), months)))
+            found = {size: beside(server, size, cases * size // months) for size in sizes}
         finally:
             server.stop()
+    for what in ("seconds", "used"):
+        least = getattr(found[sizes[0]][_SAME], what)
+        times = [(size, getattr(found[size][_SAME], what)) for size in sizes]
+        told = ", ".join(f"{size} months {taken:.2f} (x {taken / least:.2f})" for size, taken in times)
+        print(f"{_SAME} as other months grow, {'by the clock' if what == 'seconds' else 'of the processor'}: {told}")
+    slowest = max(run.seconds for run in found[months].values())
+    largest = max(run.megabytes for run in found[months].values())
+    print(f"of {cases} over {months} months: {slowest:.2f} s (limit 1.5), {largest:.0f} MB (limit 300)")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] in (["report"], ["pandas"]):
-        {"report": report, "pandas": pandas}[sys.argv[1]](os.environ["BENCHMARK_URL"], sys.argv[2])
+        {"report": report, "pandas": pandas}[sys.argv[1]](os.environ["BENCHMARK_URL"], sys.argv[2], int(sys.argv[3]))
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000, int(sys.argv[2]) if len(sys.argv) > 2 else 24)

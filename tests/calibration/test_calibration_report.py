@@ -11,6 +11,7 @@ import pytest
 
 from atlas_pipeline.calibration.gate import gate
 from atlas_pipeline.calibration.months import bounds, month_of
+from atlas_pipeline.calibration.pictures import pictures
 from atlas_pipeline.errors import Refused
 from atlas_pipeline.flow.calibrating import calibrate
 from atlas_pipeline.flow.parts import Parts, opened
@@ -172,3 +173,26 @@ def test_the_report_is_written_in_either_language(database_url: str, tmp_path: P
     assert rendered.startswith(
         {"fr": "# Calibration du classifieur 2026-11", "en": "# Classifier calibration 2026-11"}[language]
     )
+
+
+def test_euros_and_dollars_are_drawn_apart_and_a_models_name_is_whole(parts: Parts, conn: Conn) -> None:
+    """A dollar is no euro: neither is added to nor measured against the other. Less than a cent is not shown as nothing."""
+    key, model = a_message(conn, 1), "mistral/mistral-small-2506"
+    conn.execute(
+        "insert into atlas.ai_calls (at, message_key, task, provider, model, code, milliseconds, euros) "
+        "values (%s, %s, 'classification', 'mistral', %s, 'ok', 5, 0.0042)",
+        (MID_MONTH, key, model),
+    )
+    conn.execute(
+        "insert into atlas.spawns (message_key, round, attempt, try, profile, agent, model, claimed_at, cost_usd) "
+        "values (%s, 1, 1, 1, 'read', 'a', 'sonnet', %s, 12.5)",
+        (key, MID_MONTH),
+    )
+    metrics, _ = calibrate(parts, "2026-11")
+    (cost,) = (one.svg for one in pictures(metrics, "en") if one.name == "cost")
+    calls, agents = cost.split("Agents, in dollars")
+    assert "Calls of models, in euros" in calls
+    assert f">classification, {model}</text>" in calls
+    assert ("0.0042 €" in calls, "€" in agents, "12.50 $" in agents, "$" in calls) == (True, False, True, False)
+    (width,) = {line.split('width="')[1].split('"')[0] for line in cost.splitlines() if 'fill-opacity="0.8"' in line}
+    assert width == "340.0"

@@ -103,6 +103,8 @@ def test_the_report_of_a_month_shows_its_numbers_as_metadata(dagster_house: Dags
     metadata = event.step_materialization_data.materialization.metadata
     assert metadata["classifications"].value == 1
     assert metadata["gate_earned"].value is False
+    assert str(metadata["gate"].value).startswith("Passage en phase 3: pas encore")
+    assert next(iter(metadata)) == "gate"
     assert month in str(metadata["report"].value)
     drawn = ("volume", "reliability", "success", "guards", "cost", "latency")
     assert all("data:image/svg+xml;base64," in str(metadata[name].value) for name in drawn)

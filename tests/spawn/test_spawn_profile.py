@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from atlas_pipeline.model import Intent, Profile, Tenant, Trust, TrustLevel
-from atlas_pipeline.spawn.profile import choose_profile
+from atlas_pipeline.spawn.profile import choose_profile, confined
 
 TENANT = Tenant("lorme", "Menuiserie Lorme", True, False, ("lorme.example",), ())
 CODE = (Intent.RUN, Intent.CHANTIER)
@@ -37,3 +37,16 @@ def test_a_former_tenant_is_read_and_not_written() -> None:
     """Its site is no longer ours to change."""
     former = replace(TENANT, active=False)
     assert choose_profile(Trust(TrustLevel.FOUNDER, "test"), former, True, Intent.CHANTIER) is Profile.READ
+
+
+@pytest.mark.parametrize("profile", list(Profile))
+@pytest.mark.parametrize("internal", [True, False], ids=["internal", "client"])
+@pytest.mark.parametrize("open_to_clients", [True, False], ids=["open", "confined"])
+def test_until_the_house_is_open_to_clients_it_writes_for_internal_tenants_alone(
+    profile: Profile, internal: bool, open_to_clients: bool
+) -> None:
+    """Confining takes one right from one case, and adds none anywhere."""
+    found = confined(profile, replace(TENANT, internal=internal), open_to_clients=open_to_clients)
+    taken = profile is Profile.WRITE and not internal and not open_to_clients
+    assert found is (Profile.READ if taken else profile)
+    assert confined(profile, None, open_to_clients=False) is (Profile.READ if profile is Profile.WRITE else profile)
