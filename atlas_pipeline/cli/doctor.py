@@ -19,7 +19,7 @@ from atlas_pipeline.flow.means import standing
 from atlas_pipeline.flow.parts import Parts, opened
 from atlas_pipeline.release.browser_check import BrowserChecker
 from atlas_pipeline.settings import Settings
-from atlas_pipeline.store import audit, mailboxes, overview, spawns
+from atlas_pipeline.store import audit, mailboxes, overview, phases, spawns
 from atlas_pipeline.store.migrate import pending
 
 _VERSION_SECONDS = 20.0
@@ -89,6 +89,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
             yield _guarded("agent hooks", "real", lambda: _hooks(hooks_url))
         if url and not _missing(url):
             yield _guarded("agent means", "real", lambda: _means(parts))
+            yield _guarded("phase", "real", lambda: _phase(parts))
             yield _guarded("senders", "real", lambda: _senders(parts))
             yield _guarded("inbox", "real", lambda: _inbox(parts))
 
@@ -285,6 +286,13 @@ def _mail_exit(parts: Parts) -> tuple[str, str]:
     parts.mail_exit().check()
     way = "smtp" if settings.smtp_url else f"folder {settings.outbox_dir}"
     return "", f"{way}, {len(settings.team_recipients)} recipients"
+
+
+def _phase(parts: Parts) -> tuple[str, str]:
+    with parts.db.transaction() as conn:
+        phase = phases.current(conn)["phase"]
+    whose = "every client" if phase == phases.OPEN else "internal tenants alone"
+    return "", f"{phase}: agents commit and deploy for {whose}"
 
 
 def _senders(parts: Parts) -> tuple[str, str]:

@@ -157,6 +157,7 @@ def test_the_kill_switch_and_what_waits_for_a_human_are_told(house_env: Bench, a
     found = findings(atlas("doctor", "--json", ATLAS_SPAWN_ENABLED="0"))
     assert found["spawn switch"]["detail"].startswith("off")
     assert found["inbox"]["detail"] == "failed 1"
+    assert found["phase"]["detail"] == "2: agents commit and deploy for internal tenants alone"
 
 
 def test_a_model_that_could_not_be_had_is_told_until_a_start_finds_it_again(
