@@ -192,8 +192,7 @@ def _deliver(parts: Parts, row: outbox.Queued) -> bool:
         _settle(parts, row, "refused", error.code)
     else:
         with parts.db.transaction() as conn:
-            outbox.sent(conn, row, delivery.accepted, [address for address, _code in delivery.refused])
-        return True
+            return outbox.sent(conn, row, delivery.accepted, delivery.refused)
     return False
 
 
