@@ -194,6 +194,11 @@ def of_message(conn: Connection, key: str) -> list[Row]:
     return conn.execute(f"{_LISTED} where message_key = %s order by id desc".encode(), (key,)).fetchall()
 
 
+def numbered(conn: Connection, number: int) -> list[Row]:
+    """The row with this number, as ``of_message`` gives it, or nothing."""
+    return conn.execute(f"{_LISTED} where id = %s".encode(), (number,)).fetchall()
+
+
 def for_people(conn: Connection, limit: int = 20) -> list[Row]:
     """Rows that a person should look at, newest first: uncertain, refused, or not taken for some recipient."""
     return conn.execute(

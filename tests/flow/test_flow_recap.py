@@ -15,6 +15,7 @@ from atlas_pipeline.flow import recapping
 from atlas_pipeline.flow.stage import StageDone
 from atlas_pipeline.model import Intent, Status
 from atlas_pipeline.recap.facts import facts_from_json
+from atlas_pipeline.store import outbox, overview
 from tests.fixtures_flow import TEAM_INBOX, Bench, Row, failures, judged, killed_at_the_end, letter
 from tests.fixtures_recap import StartServer
 from tests.fixtures_release import wait_until
@@ -127,6 +128,34 @@ def test_a_server_that_put_a_mail_off_for_a_day_is_given_up_with_an_alarm(bench:
     house.change("update atlas.notifications set created_at = now() - interval '25 hours'")
     recapping.deliver_due(house.parts)
     assert (the_recap(house)["state"], house.alarms()) == ("refused", ["smtp_unreachable"])
+
+
+def test_a_server_that_says_later_is_asked_each_hour_for_a_day_and_then_the_house_says_so_elsewhere(
+    bench: Bench, smtp_server: StartServer
+) -> None:
+    """A whole day of 451: the waits grow to an hour, then the recap stops, and the alarm and the list show it."""
+    inbox = smtp_server()
+    inbox.answer_data = "451 4.3.0 later"
+    house = over_smtp(bench, inbox.port)
+    key = answered(house)
+    recapping.recap(house.parts, key, 1)
+    waits, day = [], 0.0
+    while the_recap(house)["state"] == "pending":
+        waits.append(int(the_recap(house)["wait"]))
+        day += waits[-1]
+        house.change(
+            "update atlas.notifications set next_try_at = now(), created_at = now() - %s * interval '1 second'", day
+        )
+        assert recapping.deliver_due(house.parts) == 0
+    assert waits[:8] == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+    assert 86_400 < day < 86_400 + 3601
+    assert (the_recap(house)["state"], the_recap(house)["code"], inbox.mails) == ("refused", "smtp_deferred", [])
+    with house.parts.db.transaction() as conn:
+        assert [row["state"] for row in outbox.for_people(conn)] == ["refused"]
+        assert overview.health(conn)["recaps_not_sent"] == 1
+    assert house.alarms() == ["smtp_deferred"]
+    inbox.answer_data = "250 ok"
+    assert recapping.deliver_due(house.parts) == 0
 
 
 def test_a_mail_of_which_nobody_knows_whether_it_was_taken_is_never_sent_again(
