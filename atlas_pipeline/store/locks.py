@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psycopg
 
@@ -25,7 +25,8 @@ def message_lock(url: str, seq: int) -> Iterator[bool]:
             taken = _try(connection, seq)
         except psycopg.Error as error:
             raise translated(error) from None
-        yield taken
+        with _given_back(connection):
+            yield taken
 
 
 @contextmanager
@@ -41,7 +42,20 @@ def tenant_lock(url: str, slug: str, *, wait_seconds: float) -> Iterator[bool]:
                 time.sleep(_LOOK_SECONDS)
         except psycopg.Error as error:
             raise translated(error) from None
-        yield taken
+        with _given_back(connection):
+            yield taken
+
+
+@contextmanager
+def _given_back(connection: Connection) -> Iterator[None]:
+    """Unlock at the end of the block: a closed connection's locks end only once the server has noticed, and the next stage
+    of the same run, which asks at once, would be refused.
+    """
+    try:
+        yield
+    finally:
+        with suppress(psycopg.Error):  # the connection is gone, and its locks with it
+            connection.execute("select pg_advisory_unlock_all()")
 
 
 def _try_tenant(connection: Connection, slug: str) -> bool:
