@@ -9,7 +9,7 @@ from email.utils import parseaddr
 from pathlib import Path
 
 from atlas_pipeline.errors import AccessRefused, AtlasError, NotConfigured, PermanentError, SendDeferred
-from atlas_pipeline.flow.evidence import Evidence, gather
+from atlas_pipeline.flow.evidence import Evidence, commits_before, gather
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.stage import Outcome, StageDone
 from atlas_pipeline.model import Address, QaResult, Status
@@ -175,7 +175,7 @@ def _attempt(
 ) -> Attempt:
     """What became of one attempt of this round."""
     key = state.message_key
-    own = [spawn for spawn in starts if spawn.attempt == number]
+    own, known = [spawn for spawn in starts if spawn.attempt == number], commits_before(starts, number)
     deployed = releases.deployment(conn, key, state.round, number)
     report = releases.qa(conn, key, state.round, number)
     http, browser = feedback(report, deployed)
@@ -186,7 +186,7 @@ def _attempt(
     return Attempt(
         number,
         starts_failed=tuple(spawn.code or spawn.status for spawn in own if spawn.status != "ok"),
-        commits=tuple(commit for spawn in own for commit in spawn.commits),
+        commits=tuple(dict.fromkeys(commit for spawn in own for commit in spawn.commits if commit not in known)),
         failed=tuple(failed),
     )
 

@@ -41,14 +41,14 @@ class Shown:
 @dataclass(frozen=True)
 class Section:
     """A title with what stands below it, each part possibly empty: lines of the house, a table (``rows``, the first one its
-    head), pictures (caption and Content-ID), and a text from outside (``block``). A line that ends with ``link`` is one.
+    head), pictures with their captions, and a text from outside (``block``). A line that ends with ``link`` is one.
     """
 
     title: str
     lines: tuple[str, ...] = field(default=(), repr=False)
     block: str = field(default="", repr=False)
     rows: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
-    pictures: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    pictures: tuple[tuple[str, Shown], ...] = field(default=(), repr=False)
     links: tuple[str, ...] = field(default=(), repr=False)
 
 
@@ -86,7 +86,7 @@ def recap_sections(facts: RecapFacts, shown: Sequence[Shown] = ()) -> list[Secti
         Section(label("brought", say), tuple(_sentences(facts.brought, say, _not_compared(facts)))),
         Section(label("old_faults", say), tuple(_sentences(facts.old_faults, say))),
         Section(label("noted", say), tuple(_sentences(facts.noted, say))),
-        Section(label("screenshots", say), *_screenshots(facts, shown)),
+        _screenshots(facts, shown),
         Section(label("draft", say), block=block(facts.draft_reply)),
     ]
     return [section for section in sections if section.lines or section.block or section.rows or section.pictures]
@@ -209,23 +209,17 @@ def _sentences(sentences: Sequence[str], language: str, first: str = "") -> Iter
         yield f"+ {len(sentences) - MAX_SENTENCES} {label('more', language)}"
 
 
-def _screenshots(
-    facts: RecapFacts, shown: Sequence[Shown]
-) -> tuple[tuple[str, ...], str, tuple[()], tuple[tuple[str, str], ...]]:
-    """The section's lines, no text, no table, and its pictures."""
+def _screenshots(facts: RecapFacts, shown: Sequence[Shown]) -> Section:
     say = facts.language
-    captions = tuple(
-        (
-            f"{one.name}{_colon(say)}{one_line(one.picture.route, 120)}, {label(one.picture.when, say)}, {label(one.picture.width, say)}",
-            one.cid,
-        )
+    lines = [label("tops", say)] if shown else []
+    if left := len(facts.pictures) - len(shown):
+        lines.append(f"+ {left} {label('not_attached', say)}")
+    captions = (
+        f"{one.name}{_colon(say)}{one_line(one.picture.route, 120)}, {label(one.picture.when, say)}, "
+        f"{label(one.picture.width, say)}"
         for one in shown
     )
-    left = len(facts.pictures) - len(shown)
-    lines = [label("tops", say)] if shown else []
-    if left:
-        lines.append(f"+ {left} {label('not_attached', say)}")
-    return tuple(lines), "", (), captions
+    return Section(label("screenshots", say), tuple(lines), pictures=tuple(zip(captions, shown, strict=True)))
 
 
 def render_text(sections: Iterable[Section], footer: str) -> str:
@@ -233,7 +227,7 @@ def render_text(sections: Iterable[Section], footer: str) -> str:
     pieces = []
     for section in sections:
         quoted = [f"> {line}".rstrip() for line in section.block.split("\n")] if section.block else []
-        captions = [caption for caption, _cid in section.pictures]
+        captions = [caption for caption, _shown in section.pictures]
         lines = [*section.lines, *_columns(section.rows), *captions, *quoted]
         pieces.append("\n".join([section.title, "-" * len(section.title), *lines]))
     return "\n\n".join([*pieces, f"-- \n{footer}"]) + "\n"
@@ -251,7 +245,7 @@ def render_html(sections: Iterable[Section], footer: str, language: str) -> str:
         body.append(f'<h2 style="font-size:1.05em;margin:1.4em 0 .4em">{html.escape(section.title)}</h2>')
         body.extend(f'<div style="margin:.15em 0">{_line(line, section.links)}</div>' for line in section.lines)
         body.extend(_html_table(section.rows))
-        body.extend(_html_picture(caption, cid) for caption, cid in section.pictures)
+        body.extend(_html_picture(caption, shown) for caption, shown in section.pictures)
         if section.block:
             body.append(f'<pre style="{_QUOTE}">{html.escape(section.block)}</pre>')
     page = "\n".join(body)
@@ -266,7 +260,7 @@ def render_html(sections: Iterable[Section], footer: str, language: str) -> str:
 _BODY = "font-family:sans-serif;line-height:1.4;max-width:46em;margin:1em;overflow-wrap:anywhere"
 _QUOTE = "white-space:pre-wrap;overflow-wrap:anywhere;border-left:3px solid #bbb;padding-left:.8em;margin:.3em 0;font-family:inherit"
 _CELL = "text-align:left;vertical-align:top;padding:.2em .8em .2em 0;border-bottom:1px solid #ddd;font-size:.95em"
-_FRAME = "display:inline-block;vertical-align:top;margin:0 .8em .8em 0;max-width:20em"
+_FRAME = "display:inline-block;vertical-align:top;margin:0 .8em .8em 0;max-width:100%"
 
 
 def _line(line: str, links: Sequence[str]) -> str:
@@ -286,6 +280,8 @@ def _html_table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "</table>"
 
 
-def _html_picture(caption: str, cid: str) -> str:
-    image = f'<img src="cid:{html.escape(cid)}" alt="" style="display:block;width:100%;border:1px solid #ccc">'
-    return f'<div style="{_FRAME}"><div style="color:#666;font-size:.85em">{html.escape(caption)}</div>{image}</div>'
+def _html_picture(caption: str, shown: Shown) -> str:
+    # Two of a phone beside each other on a phone, two of a desk on a desk: before and after are to be compared.
+    frame = f"{_FRAME};width:{'9.5em' if shown.picture.width == 'phone' else '20em'}"
+    image = f'<img src="cid:{html.escape(shown.cid)}" alt="" style="display:block;width:100%;border:1px solid #ccc">'
+    return f'<div style="{frame}"><div style="color:#666;font-size:.85em">{html.escape(caption)}</div>{image}</div>'
