@@ -14,7 +14,7 @@ import psycopg
 from atlas_pipeline.cli.common import json_option, print_json, print_table, settings_now
 from atlas_pipeline.embedded.resolve import DAGSTER_DATABASE, database_urls, postgres_of
 from atlas_pipeline.errors import AtlasError, NotConfigured
-from atlas_pipeline.flow import scanning
+from atlas_pipeline.flow import recapping, scanning
 from atlas_pipeline.flow.parts import Parts, opened
 from atlas_pipeline.release.browser_check import BrowserChecker
 from atlas_pipeline.settings import Settings
@@ -77,6 +77,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield _guarded(
             "mail exit", "demo" if not settings.smtp_url and settings.outbox_dir else "real", lambda: _mail_exit(parts)
         )
+        yield _exit_guard(parts)
         yield Finding(
             "spawn switch",
             "real",
@@ -255,6 +256,14 @@ def _mail_exit(parts: Parts) -> tuple[str, str]:
     parts.mail_exit().check()
     way = "smtp" if settings.smtp_url else f"folder {settings.outbox_dir}"
     return "", f"{way}, {len(settings.team_recipients)} recipients"
+
+
+def _exit_guard(parts: Parts) -> Finding:
+    """Hostile mails against the allow-list as it is set; where nobody is named yet, nothing can leave and nothing be tried."""
+    settings = parts.settings
+    if not settings.team_recipients and not settings.team_domains:
+        return Finding("exit guard", "absent", ok=False, detail="team_recipients_not_configured: no mail can leave")
+    return _guarded("exit guard", "real", lambda: ("", f"{recapping.prove_guard(parts)} hostile mails refused"))
 
 
 def _senders(parts: Parts) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from atlas_pipeline.flow.stage import Outcome, StageDone
 from atlas_pipeline.model import Address, QaResult, Status
 from atlas_pipeline.recap.compose import compose, compose_alert
 from atlas_pipeline.recap.facts import Attempt, Picture, RecapFacts, facts_from_json, facts_to_json
+from atlas_pipeline.recap.self_test import prove_exit
 from atlas_pipeline.recap.send import Uncertain, send
 from atlas_pipeline.release.address import without_login
 from atlas_pipeline.release.compare import old_sentences
@@ -259,6 +260,12 @@ def _composed(parts: Parts, row: outbox.Queued) -> EmailMessage:
         message_id=row.message_id,
         in_reply_to=message.get("message_id"),
     )
+
+
+def prove_guard(parts: Parts) -> int:
+    """Try the exit's guard with the settings as they are; how many hostile mails it refused. Raises as ``prove_exit``."""
+    settings = parts.settings
+    return prove_exit(team_domains=settings.team_domains, team_recipients=settings.team_recipients)
 
 
 def _require_recipients(parts: Parts) -> None:

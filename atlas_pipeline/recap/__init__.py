@@ -7,6 +7,7 @@
     compose    the mail: headers, alternatives, screenshots
     guard      team addresses only, or no mail at all
     send       SMTP or a folder; the only module that may open an SMTP connection
+    self_test  the exit tries itself, for `atlas doctor`
 
 The outbox (claiming a row, its states, its retries) is the store's.
 """
