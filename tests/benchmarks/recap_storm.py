@@ -197,7 +197,7 @@ def storm(url: str, home: Path, count: int, seed: int, *, kills: int) -> Outcome
 def _weather(conn: psycopg.Connection[Any], server: StormyServer, port: int, url: str, home: str, kills: int) -> int:
     """Keep the senders alive, kill them, move time on; the number of kills once nothing waits any more."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.benchmarks.recap_storm"])
+    context.set_forkserver_preload(["atlas_pipeline.flow.recapping"])
     senders = [_sender(context, url, port, home) for _ in range(SENDERS)]
     done = 0
     try:
