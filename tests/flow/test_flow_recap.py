@@ -16,7 +16,7 @@ from atlas_pipeline.flow.stage import StageDone
 from atlas_pipeline.model import Intent, Status
 from atlas_pipeline.recap.facts import facts_from_json
 from atlas_pipeline.store import outbox, overview
-from tests.fixtures_flow import TEAM_INBOX, Bench, Row, failures, judged, killed_at_the_end, letter
+from tests.fixtures_flow import FOUNDER, TEAM_INBOX, Bench, Row, failures, judged, killed_at_the_end, letter
 from tests.fixtures_recap import StartServer
 from tests.fixtures_release import wait_until
 
@@ -253,6 +253,68 @@ def test_the_facts_of_a_recap_are_what_the_tables_said_when_it_was_queued(bench:
     bench.change("update atlas.messages set subject = 'Autre chose'")
     recapping.deliver_due(bench.parts)
     assert "Une question" in bench.recaps()[0]["Subject"]
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        b"=?UTF-8?Q?=0ABcc:_victim@x.example?= export",
+        "é =?UTF-8?Q?=0A?=Bcc: victim@x.example".encode(),
+        b"=?utf-8?q?un=E2=80=A8deux=0D=0Atrois?=",
+        b"R\xe9union \xe0 Saint-Aubin",
+        b"=?latin-1?q?R=E9union_=3D=3F?= \xff\xfe",
+    ],
+    ids=[
+        "encoded_newline",
+        "encoded_newline_beside_an_accent",
+        "line_separator",
+        "raw_latin_1",
+        "bytes_that_are_no_text",
+    ],
+)
+def test_whatever_the_subject_of_a_mail_the_recap_leaves_with_our_headers_alone(
+    bench: Bench, smtp_server: StartServer, subject: bytes
+) -> None:
+    """Casebook C88 and C92, from the mail's bytes to the server's, which knows no SMTPUTF8."""
+    inbox = smtp_server()
+    house = over_smtp(bench, inbox.port)
+    raw = letter("SUBJECT", message_id="<q1@x.example>").replace(b"Subject: SUBJECT", b"Subject: " + subject)
+    assert subject in raw
+    key = house.take_in(raw, Intent.QUESTION)
+    house.spawn(key)
+    recapping.recap(house.parts, key, 1)
+    assert the_recap(house)["state"] == "sent"
+    ((_sender, recipients, content),) = inbox.mails
+    names = [line.split(b":")[0] for line in content.split(b"\r\n\r\n")[0].split(b"\r\n") if not line.startswith(b" ")]
+    assert recipients == [TEAM_INBOX]
+    assert [name.decode() for name in names] == [
+        "From", "To", "Subject", "Date", "Message-ID", "In-Reply-To", "References", "Auto-Submitted",
+        "X-Auto-Response-Suppress", "X-Atlas-Key", "MIME-Version", "Content-Type",
+    ]  # fmt: skip
+    assert content.isascii()
+    assert max(map(len, content.split(b"\r\n"))) <= 998
+
+
+def test_a_recap_that_comes_back_is_no_task_and_one_that_a_person_forwards_is(bench: Bench) -> None:
+    """Casebook C90: each answer would start an agent whose recap is answered; what a person wants done about it counts."""
+    key = answered(bench)
+    recapping.recap(bench.parts, key, 1)
+    (recap,) = bench.recaps()
+    bench.put(recap.as_bytes())
+    (back,) = bench.discover()
+    assert failures(bench.intake([back])) == []
+    assert (bench.status(back), bench.state(back).intent) == (Status.CLOSED, Intent.NOISE)
+    text = recap.get_body(("plain",))
+    assert text is not None
+    quoted = f"Peux-tu préciser ?\n\n---------- Forwarded message ---------\n{text.get_content()}"
+    # The founder's own forward is the one exception, by rule; an answer of the founder's is none.
+    for subject, sender in (
+        (f"Fwd: {recap['Subject']}", "paul@atelier-rivage.example"),
+        (f"Re: {recap['Subject']}", FOUNDER),
+    ):
+        person = bench.take_in(letter(subject, quoted, sender=sender), Intent.QUESTION)
+        assert (bench.status(person), bench.state(person).intent) == (Status.CLASSIFIED, Intent.QUESTION)
+    assert bench.one("select count(*) from atlas.notifications") == 1
 
 
 def test_a_recap_that_bounces_is_told_to_its_message_and_starts_nothing(bench: Bench) -> None:
