@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from atlas_pipeline.model import Address, RouteCheck, Status
 from atlas_pipeline.recap.facts import Attempt, Picture, RecapFacts
@@ -245,7 +246,7 @@ def render_html(sections: Iterable[Section], footer: str, language: str) -> str:
         body.append(f'<h2 style="font-size:1.05em;margin:1.4em 0 .4em">{html.escape(section.title)}</h2>')
         body.extend(f'<div style="margin:.15em 0">{_line(line, section.links)}</div>' for line in section.lines)
         body.extend(_html_table(section.rows))
-        body.extend(_html_picture(caption, shown) for caption, shown in section.pictures)
+        body.extend(_html_pictures(section.pictures))
         if section.block:
             body.append(f'<pre style="{_QUOTE}">{html.escape(section.block)}</pre>')
     page = "\n".join(body)
@@ -280,8 +281,14 @@ def _html_table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         yield "</table>"
 
 
+def _html_pictures(pictures: Sequence[tuple[str, Shown]]) -> Iterator[str]:
+    """Before and after of one page at one width on a line of their own."""
+    for _page, pair in groupby(pictures, lambda one: (one[1].picture.route, one[1].picture.width)):
+        yield f"<div>{''.join(_html_picture(caption, shown) for caption, shown in pair)}</div>"
+
+
 def _html_picture(caption: str, shown: Shown) -> str:
-    # Two of a phone beside each other on a phone, two of a desk on a desk: before and after are to be compared.
+    # Two of a phone fit beside each other on a phone, two of a desk on a desk: they are there to be compared.
     frame = f"{_FRAME};width:{'9.5em' if shown.picture.width == 'phone' else '20em'}"
     image = f'<img src="cid:{html.escape(shown.cid)}" alt="" style="display:block;width:100%;border:1px solid #ccc">'
     return f'<div style="{frame}"><div style="color:#666;font-size:.85em">{html.escape(caption)}</div>{image}</div>'
