@@ -3,7 +3,8 @@
     python -m tests.benchmarks.recap_storm [RECAPS] [SEED]
 
 Three sender processes on a real PostgreSQL and a real mail server. The server puts off, refuses, drops the connection before
-DATA, in it, after it has taken the mail and after it has said so; the senders get SIGKILL at random. Time is moved on for what
+DATA, in it, after it has taken the mail and after it has said so; the senders get SIGKILL at random, and all at once while a mail is
+taken and not yet answered. Time is moved on for what
 waits. In the end each recap is sent, and the server has it exactly once; or it is refused, and the server has it not; or it is
 uncertain and listed for a person. Then a person settles them all: what came is confirmed, the rest is sent again.
 """
@@ -12,14 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import os
 import random
-import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes
@@ -71,6 +70,7 @@ class StormyServer:
     calm: bool = False
     taken: Counter[str] = field(default_factory=Counter)
     fates: Counter[str] = field(default_factory=Counter)
+    between: int = 0  # mails that are taken and whose senders don't know it yet
 
     async def handle_MAIL(self, server: Any, session: Any, envelope: Any, address: str, options: Any) -> str:
         """Called by aiosmtpd."""
@@ -100,7 +100,9 @@ class StormyServer:
         if session.fate in ("451 after DATA", "554 after DATA"):
             return f"{session.fate[:3]} no"
         self.taken[str(message_from_bytes(envelope.original_content)["Message-ID"])] += 1
+        self.between += 1
         await self._wait(session)
+        self.between -= 1
         if session.fate == "dropped after taking":
             server.transport.abort()
         return "250 taken"
@@ -213,18 +215,27 @@ def _weather(conn: psycopg.Connection[Any], server: StormyServer, port: int, url
                 (DEAD_SECONDS,),
             )
             if done < kills:
-                place = server.chance.randrange(SENDERS)
-                victim = senders[place]
-                if victim.pid is not None and victim.is_alive():
-                    os.kill(victim.pid, signal.SIGKILL)
-                    done += 1
-                victim.join()
-                senders[place] = _sender(context, url, port, home)
+                # One at random; every third time all of them, while a mail is taken and not yet answered.
+                cut = done % 3 == 2 and _soon(lambda: server.between > 0)
+                places = [*range(SENDERS)] if cut else [server.chance.randrange(SENDERS)]
+                for place in places:
+                    senders[place].kill()
+                for place in places:
+                    senders[place].join()
+                    senders[place] = _sender(context, url, port, home)
+                done += len(places)
     finally:
         for sender in senders:
             sender.kill()
             sender.join()
     return done
+
+
+def _soon(comes: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 1
+    while not comes() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return comes()
 
 
 def _sender(context: ForkServerContext, url: str, port: int, home: str) -> ForkServerProcess:

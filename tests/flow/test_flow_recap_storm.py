@@ -15,4 +15,5 @@ def test_no_recap_is_lost_or_sent_twice_by_failing_servers_and_killed_senders(
     assert found.problems == []
     assert sum(found.first.values()) == 40
     assert found.last == {"sent": 40}
-    assert found.kills == 8
+    assert found.kills >= 8
+    assert found.killed_while_sending > 0
