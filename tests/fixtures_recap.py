@@ -48,6 +48,7 @@ def recap_facts(**changes: Any) -> RecapFacts:
             RouteCheck("/equipe", "http", ok=True, status=200, milliseconds=12),
             RouteCheck("/devis", "browser", ok=False, status=200, milliseconds=340, errors=("x is not defined",)),
         ),
+        "brought": ("x is not defined",),
         "attempts": 2,
         "cost_usd": 0.42,
         "seconds": 75.0,

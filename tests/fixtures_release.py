@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
 import socket
 import ssl
 import subprocess
@@ -26,7 +28,7 @@ HTML = "text/html; charset=utf-8"
 
 @dataclass
 class WebPage:
-    """One answer of the scripted server; ``hangs`` answers nothing until the test ends."""
+    """One answer of the scripted server; ``hangs`` answers nothing until the test ends, ``socket`` opens a WebSocket till then."""
 
     body: bytes
     status: int = 200
@@ -34,6 +36,7 @@ class WebPage:
     headers: dict[str, str] = field(default_factory=dict)
     hangs: bool = False
     breaks_off: bool = False
+    socket: bool = False
 
 
 class WebServer(ThreadingHTTPServer):
@@ -86,7 +89,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.asked.append((path, dict(self.headers.items())))
         self.server.before.get(path, _nothing)()
         page = self.server.pages.get(path, WebPage(b"nothing here", status=404))
-        if page.hangs:
+        if page.socket:
+            self._open_socket()
+        if page.hangs or page.socket:
             self.server.over.wait(30)
             return
         try:
@@ -99,6 +104,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(page.body)
         except OSError:
             self.close_connection = True
+
+    def _open_socket(self) -> None:
+        """The handshake of RFC 6455; then nothing is said."""
+        key = self.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        self.send_response(101)
+        self.send_header("Upgrade", "websocket")
+        self.send_header("Connection", "Upgrade")
+        self.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(key.encode()).digest()).decode())  # noqa: S324
+        self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Tests print nothing."""

@@ -2,6 +2,7 @@
 
 house     up, demo, migrate             doctor    which parts are real, embedded, absent
 messages  status, show, tail            orders    spawn, reprocess, unblock, rescan, accept, cancel
+recaps    recap list|show|confirm|resend
 tenants   tenant list|show|add          inspect   what would be concluded of mail files, without a database
 report    report, phase: the month's calibration   replay   a month judged again, beside the truth
 """
@@ -13,7 +14,7 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from atlas_pipeline.cli import agents, doctor, house, inspect, messages, orders, replay, report, tenants, texts
+from atlas_pipeline.cli import agents, doctor, house, inspect, messages, orders, recaps, replay, report, tenants, texts
 from atlas_pipeline.embedded.house import Stopped
 from atlas_pipeline.errors import AtlasError
 
@@ -58,6 +59,6 @@ def main(debug: bool) -> None:
     del debug
 
 
-for _module in (house, doctor, messages, orders, texts, tenants, agents, inspect, report, replay):
+for _module in (house, doctor, messages, orders, recaps, texts, tenants, agents, inspect, report, replay):
     for _command in _module.COMMANDS:
         main.add_command(_command)

@@ -14,7 +14,7 @@ import psycopg
 from atlas_pipeline.cli.common import json_option, print_json, print_table, settings_now
 from atlas_pipeline.embedded.resolve import DAGSTER_DATABASE, database_urls, postgres_of
 from atlas_pipeline.errors import AtlasError, NotConfigured
-from atlas_pipeline.flow import scanning
+from atlas_pipeline.flow import recapping, scanning
 from atlas_pipeline.flow.means import standing
 from atlas_pipeline.flow.parts import Parts, opened
 from atlas_pipeline.release.browser_check import BrowserChecker
@@ -78,6 +78,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield _guarded(
             "mail exit", "demo" if not settings.smtp_url and settings.outbox_dir else "real", lambda: _mail_exit(parts)
         )
+        yield _exit_guard(parts)
         yield Finding(
             "spawn switch",
             "real",
@@ -293,6 +294,14 @@ def _phase(parts: Parts) -> tuple[str, str]:
         phase = phases.current(conn)["phase"]
     whose = "every client" if phase == phases.OPEN else "internal tenants alone"
     return "", f"{phase}: agents commit and deploy for {whose}"
+
+
+def _exit_guard(parts: Parts) -> Finding:
+    """Hostile mails against the allow-list as it is set; where nobody is named yet, nothing can leave and nothing be tried."""
+    settings = parts.settings
+    if not settings.team_recipients and not settings.team_domains:
+        return Finding("exit guard", "absent", ok=False, detail="team_recipients_not_configured: no mail can leave")
+    return _guarded("exit guard", "real", lambda: ("", f"{recapping.prove_guard(parts)} hostile mails refused"))
 
 
 def _senders(parts: Parts) -> tuple[str, str]:

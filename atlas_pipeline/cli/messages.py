@@ -9,7 +9,7 @@ import click
 from atlas_pipeline.cli.common import json_option, parts_now, print_json, print_table
 from atlas_pipeline.errors import Refused
 from atlas_pipeline.model import Status
-from atlas_pipeline.store import audit, overview, spawns
+from atlas_pipeline.store import audit, outbox, overview, spawns
 
 
 @click.command()
@@ -21,13 +21,14 @@ from atlas_pipeline.store import audit, overview, spawns
     "--limit", default=30, show_default=True, type=click.IntRange(1, 10_000), help="How many messages, newest first."
 )
 def status(as_json: bool, wanted: str | None, limit: int) -> None:
-    """The house in numbers, the newest messages and the newest alarms."""
+    """The house in numbers, the newest messages, the recaps that wait for a person, and the newest alarms."""
     with parts_now() as parts, parts.db.transaction() as conn:
         summary = overview.summary(conn)
         rows = overview.messages(conn, status=wanted, limit=limit)
+        open_ = outbox.for_people(conn)
         alarms = audit.recent_alerts(conn)
     if as_json:
-        print_json({**summary, "newest": rows, "alerts": alarms})
+        print_json({**summary, "newest": rows, "open_recaps": open_, "alerts": alarms})
         return
     for name, counts in summary.items():
         click.echo(f"{name:<9} " + ("  ".join(f"{key} {count}" for key, count in counts.items()) or "none"))
@@ -36,6 +37,9 @@ def status(as_json: bool, wanted: str | None, limit: int) -> None:
         rows,
         ["message_key", "status", "intent", "confidence", "tenant", "attempt", "reason_code", "trust_level", "subject"],
     )
+    if open_:
+        click.echo("\nrecaps that wait for a person (atlas recap confirm or resend)")
+        print_table(open_, ["id", "message_key", "kind", "state", "code", "tries", "refused_recipients", "bounced_at"])
     if alarms:
         click.echo("\nalarms, newest first")
         print_table(alarms, ["at", "code", "message_key", "detail"])

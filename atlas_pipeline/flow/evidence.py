@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from atlas_pipeline.model import DeployResult, Intent, Profile, QaResult, Tenant
@@ -23,6 +24,13 @@ class Evidence:
     qa: QaResult | None
     before: QaResult | None = None
     past: Past | None = None
+    # Commits that the attempts before this one left on the branch: an agent's start counts all that the branch holds.
+    known_commits: frozenset[str] = frozenset()
+
+    @property
+    def new_commits(self) -> tuple[str, ...]:
+        """The commits that this attempt added, oldest first."""
+        return tuple(commit for commit in self.spawn.commits if commit not in self.known_commits)
 
     @property
     def commit(self) -> str:
@@ -48,7 +56,7 @@ class Evidence:
             intent=self.intent,
             profile=self.spawn.profile if self.tenant else Profile.DRAFT,
             contract=self.spawn.contract,
-            commits=len(self.spawn.commits),
+            commits=len(self.new_commits if self.past else self.spawn.commits),
             zones_ok="commit_outside_zones" not in problems and "commit_without_right" not in problems,
             deploy=self.deploy,
             qa=self.qa,
@@ -72,7 +80,13 @@ def gather(conn: Connection, state: Tracking, attempt: int) -> Evidence | None:
         qa=releases.qa(conn, state.message_key, state.round, attempt),
         before=releases.before(conn, state.message_key),
         past=_past(conn, state, attempt - 1),
+        known_commits=commits_before(spawns.of_round(conn, state.message_key, state.round), attempt),
     )
+
+
+def commits_before(starts: Iterable[Spawn], attempt: int) -> frozenset[str]:
+    """What the attempts before this one of the same round left on the branch."""
+    return frozenset(commit for start in starts if start.attempt < attempt for commit in start.commits)
 
 
 def _past(conn: Connection, state: Tracking, attempt: int) -> Past | None:

@@ -1,14 +1,16 @@
-"""What a human may order: start over, unblock, decide a draft, correct a decision. Every order is audited with who gave it."""
+"""What a human may order: start over, unblock, decide a draft or a recap, correct a decision. Every order is audited with who gave it."""
 
 from __future__ import annotations
 
 from atlas_pipeline.errors import Refused
 from atlas_pipeline.model import Intent, Status
 from atlas_pipeline.spawn.select import SPAWN_INTENTS
-from atlas_pipeline.store import audit, claims, ledger, spawns, tracking, verdicts, work
-from atlas_pipeline.store.database import Connection, Database
+from atlas_pipeline.store import audit, claims, ledger, outbox, spawns, tracking, verdicts, work
+from atlas_pipeline.store.database import Connection, Database, Row
 
 _REOPENABLE = tuple(status for status in Status if status not in (Status.RECEIVED, Status.SPAWNING))
+# Of a message's recaps, those that each decision is about.
+_OPEN = {"confirm": ("uncertain",), "resend": ("uncertain", "refused")}
 _STARTABLE = (Status.CLASSIFIED, Status.ESCALATED, Status.ACTIONED, Status.QA_FAILED)
 
 
@@ -117,3 +119,34 @@ def correct(db: Database, key: str, intent: Intent, *, actor: str) -> Intent | N
         verdicts.add_correction(conn, key, intent.value, actor=actor)
         audit.record(conn, key, "corrected", actor=actor, was=state.intent.value, intent=intent.value)
     return state.intent
+
+
+def recaps(db: Database, name: str) -> list[Row]:
+    """The outbox's rows of a message key, newest first, or the one with this number. Raises Refused("recap_unknown")."""
+    with db.transaction() as conn:
+        return _recaps(conn, name)
+
+
+def decide_recap(db: Database, name: str, verb: str, *, actor: str) -> int:
+    """``confirm`` that a mail came, or ``resend`` one that did not; ``name`` is a message key or the mail's number.
+
+    Returns the number. Raises Refused: ``recap_unknown``, ``recap_not_open`` where its state leaves nothing to decide, and
+    ``recap_ambiguous`` where a message has several that are open.
+    """
+    with db.transaction() as conn:
+        rows = _recaps(conn, name)
+        open_ = [row for row in rows if row["state"] in _OPEN[verb]]
+        if len(open_) > 1:
+            raise Refused("recap_ambiguous", key=name, numbers=" ".join(str(row["id"]) for row in open_))
+        number: int = (open_ or rows)[0]["id"]
+        (outbox.confirm if verb == "confirm" else outbox.ask_again)(conn, number, actor=actor)
+    return number
+
+
+def _recaps(conn: Connection, name: str) -> list[Row]:
+    # A message key has a dash in it, a number has none.
+    is_number = name.isascii() and name.isdigit() and len(name) < 19
+    rows = outbox.numbered(conn, int(name)) if is_number else outbox.of_message(conn, name)
+    if not rows:
+        raise Refused("recap_unknown", recap=name)
+    return rows

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from email.message import EmailMessage
 from email.utils import parseaddr
 from pathlib import Path
 
 from atlas_pipeline.errors import AccessRefused, AtlasError, NotConfigured, PermanentError, SendDeferred
-from atlas_pipeline.flow.evidence import Evidence, gather
+from atlas_pipeline.flow.evidence import Evidence, commits_before, gather
 from atlas_pipeline.flow.parts import Parts
 from atlas_pipeline.flow.stage import Outcome, StageDone
-from atlas_pipeline.model import Address, Status
+from atlas_pipeline.model import Address, QaResult, Status
 from atlas_pipeline.recap.compose import compose, compose_alert
-from atlas_pipeline.recap.facts import RecapFacts, facts_from_json, facts_to_json
+from atlas_pipeline.recap.facts import Attempt, Picture, RecapFacts, facts_from_json, facts_to_json
+from atlas_pipeline.recap.self_test import prove_exit
 from atlas_pipeline.recap.send import Uncertain, send
 from atlas_pipeline.release.address import without_login
+from atlas_pipeline.release.compare import old_sentences
+from atlas_pipeline.release.decide import feedback
+from atlas_pipeline.release.wording import notes_of, problems_of
 from atlas_pipeline.spawn import worktree
 from atlas_pipeline.store import audit, messages, outbox, releases, spawns, tenants, tracking, verdicts
 from atlas_pipeline.store.database import Connection
@@ -128,7 +132,8 @@ def recap_facts(conn: Connection, state: tracking.Tracking, code: str, language:
     last = next((spawn for spawn in reversed(starts) if spawn.contract), None)
     contract = last.contract if last else None
     report = releases.qa(conn, key, state.round, state.attempt)
-    checks = report.checks if report else ()
+    before = releases.before(conn, key)
+    old = old_sentences(before, report) if report else []
     tenant = tenants.get(conn, state.tenant) if state.tenant else None
     cost, seconds = spawns.totals(conn, key, state.round)
     return RecapFacts(
@@ -150,14 +155,53 @@ def recap_facts(conn: Connection, state: tracking.Tracking, code: str, language:
         summary="\n\n".join(dict.fromkeys(one.contract.summary for one in starts if one.contract)),
         # Of every attempt: the last one mends what the one before left, and both are on the branch.
         commits=tuple(dict.fromkeys(commit for one in starts for commit in one.commits)),
-        checks=checks,
-        screenshots=tuple(check.screenshot for check in checks if check.screenshot),
+        commit_url=tenant.commit_url if tenant else None,
+        checks=report.checks if report else (),
+        compared=before is not None,
+        brought=tuple(sentence for sentence in problems_of(report) if sentence not in old),
+        old_faults=tuple(old),
+        noted=tuple(notes_of(report)),
+        pictures=tuple(_pictures(before, report)),
+        history=tuple(_attempt(conn, state, number, starts, before) for number in range(1, state.attempt + 1)),
         attempts=state.attempt,
         cost_usd=cost,
         seconds=seconds,
         draft_reply=contract.draft_reply if contract else "",
         deploy_url=without_login(tenant.preprod_url) if tenant and tenant.preprod_url and report else None,
     )
+
+
+def _attempt(
+    conn: Connection, state: tracking.Tracking, number: int, starts: Sequence[spawns.Spawn], before: QaResult | None
+) -> Attempt:
+    """What became of one attempt of this round."""
+    key = state.message_key
+    own, known = [spawn for spawn in starts if spawn.attempt == number], commits_before(starts, number)
+    deployed = releases.deployment(conn, key, state.round, number)
+    report = releases.qa(conn, key, state.round, number)
+    http, browser = feedback(report, deployed)
+    old = set(old_sentences(before, report)) if report else set()
+    failed = [sentence for sentence in (*http, *browser) if sentence not in old]
+    if not failed and (number < state.attempt or state.status is not Status.ACTIONED):
+        failed = [*http, *browser]  # what was there before has failed it, on a page that the agent named
+    return Attempt(
+        number,
+        starts_failed=tuple(spawn.code or spawn.status for spawn in own if spawn.status != "ok"),
+        commits=tuple(dict.fromkeys(commit for spawn in own for commit in spawn.commits if commit not in known)),
+        failed=tuple(failed),
+    )
+
+
+def _pictures(before: QaResult | None, report: QaResult | None) -> Iterator[Picture]:
+    """Of each page, failed ones first: at a desk before and after, then on a phone."""
+    looked = {check.route: check for check in before.checks if check.screenshot} if before else {}
+    checks = sorted((check for check in report.checks if check.screenshot), key=lambda one: one.ok) if report else []
+    for check in checks:
+        for width in ("desk", "phone"):
+            for when, one in (("before", looked.get(check.route)), ("after", check)):
+                path = (one.screenshot if width == "desk" else one.phone_screenshot) if one else None
+                if path:
+                    yield Picture(check.route, when, width, path)
 
 
 def deliver_due(parts: Parts) -> int:
@@ -192,8 +236,7 @@ def _deliver(parts: Parts, row: outbox.Queued) -> bool:
         _settle(parts, row, "refused", error.code)
     else:
         with parts.db.transaction() as conn:
-            outbox.sent(conn, row, delivery.accepted, [address for address, _code in delivery.refused])
-        return True
+            return outbox.sent(conn, row, delivery.accepted, delivery.refused)
     return False
 
 
@@ -217,6 +260,12 @@ def _composed(parts: Parts, row: outbox.Queued) -> EmailMessage:
         message_id=row.message_id,
         in_reply_to=message.get("message_id"),
     )
+
+
+def prove_guard(parts: Parts) -> int:
+    """Try the exit's guard with the settings as they are; how many hostile mails it refused. Raises as ``prove_exit``."""
+    settings = parts.settings
+    return prove_exit(team_domains=settings.team_domains, team_recipients=settings.team_recipients)
 
 
 def _require_recipients(parts: Parts) -> None:

@@ -11,27 +11,24 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email import message_from_bytes, policy
 from email.headerregistry import Address as HeaderAddress
 from email.headerregistry import HeaderRegistry, MessageIDHeader
 from email.message import EmailMessage
 from email.utils import format_datetime
-from pathlib import Path
 
 from atlas_pipeline.errors import NotConfigured, Refused
 from atlas_pipeline.recap.facts import RecapFacts, facts_from_json, facts_to_json
 from atlas_pipeline.recap.guard import exact_address
+from atlas_pipeline.recap.pictures import travelling
 from atlas_pipeline.recap.sections import Section, one_line, recap_sections, render_html, render_text
 from atlas_pipeline.recap.words import ALERTS, STATUSES, label, pick
 
 __all__ = ["WIRE_POLICY", "RecapFacts", "compose", "compose_alert", "facts_from_json", "facts_to_json"]
 
-MAX_SCREENSHOTS = 4
-MAX_SCREENSHOT_BYTES = 1_000_000
 MAX_SUBJECT = 150
-_PNG = b"\x89PNG\r\n\x1a\n"
 # A dot-atom id: what servers generate. Odd ids of incoming mails make CPython's parser raise, so they are left out.
 _MESSAGE_ID = re.compile(r"<[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,200}@[A-Za-z0-9.-]{1,200}>", re.ASCII)
 _KEY = re.compile(r"[0-9]{8}-[0-9]{6,12}", re.ASCII)
@@ -65,13 +62,14 @@ def compose(
     ``mail_from_not_configured`` and Refused ``message_id_invalid``, ``message_key_invalid``, ``recipients_missing``,
     ``recipient_not_team``.
     """
-    pictures, attached = _pictures(facts.screenshots)
+    _check(facts.message_key, mail_from, recipients, message_id)
+    pictures = travelling(facts.pictures, facts.message_key)
     title = f"{pick(STATUSES[facts.status], facts.language)} – {one_line(facts.subject) or facts.message_key}"
     message = _message(
         title=title,
         plain_title=str(facts.status),
         key=facts.message_key,
-        sections=recap_sections(facts, attached),
+        sections=recap_sections(facts, [shown for shown, _content in pictures]),
         language=facts.language,
         mail_from=mail_from,
         recipients=recipients,
@@ -79,8 +77,11 @@ def compose(
         in_reply_to=in_reply_to,
         now=now,
     )
-    for name, content in pictures:
-        message.add_attachment(content, maintype="image", subtype="png", filename=name)
+    page = message.get_body(("html",))
+    for shown, content in pictures:
+        # Beside the page that shows them; a reader of the text alone finds them as attached files.
+        assert isinstance(page, EmailMessage)  # noqa: S101  # made above
+        page.add_related(content, "image", "jpeg", cid=f"<{shown.cid}>", filename=shown.name, disposition="inline")
     return message
 
 
@@ -183,29 +184,3 @@ def headers_survive(message: EmailMessage) -> bool:
     again = message_from_bytes(message.as_bytes(policy=WIRE_POLICY), policy=policy.compat32)
     subject_back = message_from_bytes(message.as_bytes(policy=WIRE_POLICY), policy=policy.default)["Subject"]
     return before == [name for name, _ in again.raw_items()] and not again.defects and "\n" not in str(subject_back)
-
-
-def _pictures(paths: Iterable[str]) -> tuple[list[tuple[str, bytes]], list[tuple[str, bool]]]:
-    """The first PNG files that may travel, and for every path its name and whether it does."""
-    pictures: list[tuple[str, bytes]] = []
-    named: list[tuple[str, bool]] = []
-    for number, path in enumerate(paths, start=1):
-        content = _png(Path(path)) if len(pictures) < MAX_SCREENSHOTS else None
-        name = f"capture-{number}.png"
-        if content is not None:
-            pictures.append((name, content))
-        named.append((name, content is not None))
-    return pictures, named
-
-
-def _png(path: Path) -> bytes | None:
-    try:
-        if not path.is_file() or path.stat().st_size > MAX_SCREENSHOT_BYTES:
-            return None
-        content = path.read_bytes()
-    except (
-        OSError,
-        ValueError,
-    ):  # gone, unreadable or no path: the recap goes out without it
-        return None
-    return content if content.startswith(_PNG) and len(content) <= MAX_SCREENSHOT_BYTES else None

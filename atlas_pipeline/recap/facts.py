@@ -15,12 +15,36 @@ from atlas_pipeline.model import Address, Intent, RouteCheck, Status
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A PNG file: the page ``route``, looked at ``when`` (``before`` or ``after``) at the width of a ``desk`` or ``phone``."""
+
+    route: str
+    when: str
+    width: str
+    path: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt: codes of its agents' starts that failed, what was committed, and the sentences that failed it."""
+
+    number: int
+    starts_failed: tuple[str, ...] = ()
+    commits: tuple[str, ...] = ()
+    failed: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
 class RecapFacts:
     """What the team is told.
 
-    ``screenshots`` are paths of PNG files, ``seconds`` is the agent's working time, ``cost_usd`` is in dollars.
-    ``requester_claimed`` is True where the requester is read from the text of a forward and nothing proves it.
-    ``intent`` is the classifier's, ``final_intent`` what the agent or an operator made of it.
+    ``seconds`` is the agent's working time, ``cost_usd`` is in dollars. ``requester_claimed`` is True where the requester is
+    read from the text of a forward and nothing proves it. ``intent`` is the classifier's, ``final_intent`` what the agent or
+    an operator made of it. ``commit_url`` is where a commit can be read, its name appended.
+
+    Of the last checks: ``brought`` are the sentences of faults that the change brought, ``old_faults`` of those that were
+    there before it, ``noted`` of what fails nothing. ``compared`` is False where nobody had looked before the change, so
+    that all faults stand in ``brought``. ``pictures`` are in the order of their worth.
     """
 
     message_key: str
@@ -38,8 +62,14 @@ class RecapFacts:
     reasoning: str = field(default="", repr=False)
     summary: str = field(default="", repr=False)
     commits: tuple[str, ...] = ()
+    commit_url: str | None = None
     checks: tuple[RouteCheck, ...] = field(default=(), repr=False)
-    screenshots: tuple[str, ...] = ()
+    compared: bool = False
+    brought: tuple[str, ...] = field(default=(), repr=False)
+    old_faults: tuple[str, ...] = field(default=(), repr=False)
+    noted: tuple[str, ...] = field(default=(), repr=False)
+    pictures: tuple[Picture, ...] = ()
+    history: tuple[Attempt, ...] = ()
     attempts: int = 0
     cost_usd: float | None = None
     seconds: float | None = None

@@ -30,8 +30,9 @@ ANSWER_HEADERS = frozenset(
         "errors-to",
     }
 )
+# Without ! % * / ` |, which RFC 5322 allows: servers of old relay by the first two, and a wild card is a slip of the pen.
 _ADDRESS = re.compile(
-    r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*"
+    r"[A-Za-z0-9#$&'+=?^_{}~-]+(?:\.[A-Za-z0-9#$&'+=?^_{}~-]+)*"
     r"@[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*",
     re.ASCII,
 )

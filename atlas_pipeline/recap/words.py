@@ -24,14 +24,39 @@ LABELS: dict[str, tuple[str, str]] = {
     "attempts": ("Tentatives", "Attempts"),
     "seconds": ("Durée de l'agent", "Agent's time"),
     "cost": ("Coût", "Cost"),
-    "commits": ("Commits", "Commits"),
+    "commit": ("Commit", "Commit"),
     "site": ("Préproduction", "Pre-production"),
     "checks": ("Contrôles", "Checks"),
     "ok": ("passé", "passed"),
     "ko": ("ÉCHEC", "FAILED"),
+    "page": ("Page", "Page"),
+    "level": ("Niveau", "Level"),
+    "verdict": ("Verdict", "Verdict"),
+    "answer": ("Réponse", "Answer"),
+    "time": ("Temps", "Time"),
+    "brought": ("Fautes apportées par le changement", "Faults that the change brought"),
+    "old_faults": ("Fautes déjà là avant le changement", "Faults that were there before the change"),
+    "noted": ("Remarques, sans effet sur le verdict (tiers)", "Notes that fail nothing (third parties)"),
+    "not_compared": (
+        "Le site n'a pas été mesuré avant : les fautes peuvent être plus anciennes que le changement.",
+        "The site was not measured before: the faults may be older than the change.",
+    ),
+    "tried": ("Ce qui a été tenté", "What was tried"),
+    "attempt": ("Tentative", "Attempt"),
+    "agent_failed": ("l'agent a échoué", "the agent failed"),
+    "no_commit": ("aucun commit", "no commit"),
+    "nothing_failed": ("rien n'a échoué", "nothing failed"),
     "screenshots": ("Captures d'écran", "Screenshots"),
-    "attached": ("jointe", "attached"),
-    "not_attached": ("non jointe", "not attached"),
+    "tops": (
+        "Le haut des pages, réduit ; les captures entières restent auprès d'Atlas.",
+        "The top of the pages, reduced; the whole pictures stay with Atlas.",
+    ),
+    "before": ("avant", "before"),
+    "after": ("après", "after"),
+    "desk": ("bureau", "desktop"),
+    "phone": ("téléphone", "phone"),
+    "not_attached": ("non jointes", "not attached"),
+    "more": ("de plus", "more"),
     "draft": ("Brouillon de réponse (rien n'a été envoyé)", "Draft reply (nothing has been sent)"),
     "next": ("Prochaine étape", "Next step"),
     "unknown": ("inconnu", "unknown"),
@@ -86,8 +111,8 @@ _BY_STATUS: dict[Status, tuple[str, str]] = {
 
 _DONE: dict[Intent, tuple[str, str]] = {
     Intent.CHANTIER: (
-        "Vérifier la préproduction, puis mettre en production.",
-        "Check pre-production, then release to production.",
+        "Vérifier la préproduction, mettre en production, puis répondre vous-même au client.",
+        "Check pre-production, release to production, then answer the client yourself.",
     ),
     Intent.RUN: (
         "Relire les commits : ils ne sont pas déployés. Puis répondre au client.",
@@ -103,6 +128,13 @@ _DONE: dict[Intent, tuple[str, str]] = {
 _PLAN = (
     "Lire le plan, rattacher la demande à un client, puis « atlas spawn {key} ».",
     'Read the plan, tie the request to a client, then "atlas spawn {key}".',
+)
+
+_OLD_FAULTS = (
+    "Vérifier la préproduction et décider des fautes qui étaient là avant (liste ci-dessous) ; puis mettre en production et "
+    "répondre vous-même au client.",
+    "Check pre-production and decide about the faults that were there before (listed below); then release to production and "
+    "answer the client yourself.",
 )
 
 # The first prefixes that fit the code decide.
@@ -213,7 +245,7 @@ def next_step(
     """What a human should do now, in one sentence. ``intent`` is the final one and matters for what is done."""
     pair = _BY_STATUS[status]
     if status is Status.ACTIONED and intent is not None:
-        pair = _PLAN if code == "plan_only" else _DONE.get(intent, pair)
+        pair = {"plan_only": _PLAN, "qa_passed_but_old_faults": _OLD_FAULTS}.get(code or "", _DONE.get(intent, pair))
     if status is Status.ESCALATED and code:
         pair = next((words for prefixes, words in _ESCALATED if code.startswith(prefixes)), pair)
     return pick(pair, language).replace("{key}", key)

@@ -52,7 +52,7 @@ def decide(
     before: QaResult | None = None,
     past: Past | None = None,
 ) -> ReleaseDecision:
-    """Decide for the final ``intent`` (after the contract's downgrade) and ``commits`` as git counted them.
+    """Decide for the final ``intent`` (after the contract's downgrade) and ``commits``, those that git counts in this attempt.
 
     ``before`` is the site as it was before the message changed anything: a fault that stands there already does not fail
     the attempt (``compare.open_faults`` says which does all the same). ``past`` is the attempt before: one without a new

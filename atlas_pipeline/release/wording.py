@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from atlas_pipeline.model import RouteCheck
+from atlas_pipeline.model import QaResult, RouteCheck
 
 NOTE = "note: "
 SENTENCE_CHARACTERS = 300
@@ -29,6 +29,17 @@ def note(text: str) -> str:
 def problems(check: RouteCheck) -> tuple[str, ...]:
     """The sentences of a check that are no notes."""
     return tuple(sentence for sentence in check.errors if not sentence.startswith(NOTE))
+
+
+def problems_of(result: QaResult | None) -> list[str]:
+    """The sentences that failed the checks of a report, each once, in their order."""
+    return list(dict.fromkeys(one for check in result.checks for one in problems(check))) if result else []
+
+
+def notes_of(result: QaResult | None) -> list[str]:
+    """The notes of a report without their prefix, each once, in their order."""
+    sentences = [sentence for check in result.checks for sentence in check.errors] if result else []
+    return list(dict.fromkeys(one.removeprefix(NOTE) for one in sentences if one.startswith(NOTE)))
 
 
 def answered(status: int) -> str:

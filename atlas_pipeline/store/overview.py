@@ -95,7 +95,8 @@ def story(conn: Connection, key: str) -> dict[str, Any]:
         ),
         "recaps": _rows(
             conn,
-            "select round, attempt, kind, state, code, tries, sent_at from atlas.notifications where message_key = %s order by id",
+            "select id, round, attempt, kind, state, code, tries, sent_at, asked_again_at, bounced_at, refused_recipients "
+            "from atlas.notifications where message_key = %s order by id",
             key,
         ),
         "audit": _rows(

@@ -43,6 +43,7 @@ def test_where_nothing_is_configured_all_is_embedded_or_absent_and_nothing_is_wr
         "ai": "embedded",
         "agent": "absent",
         "mail exit": "absent",
+        "exit guard": "absent",
         "spawn switch": "real",
     }
     found = findings(said)
@@ -52,6 +53,7 @@ def test_where_nothing_is_configured_all_is_embedded_or_absent_and_nothing_is_wr
         "antivirus",
         "agent",
         "mail exit",
+        "exit guard",
     ]
     assert found["ocr"]["version"][0].isdigit()
     assert found["mailbox"]["detail"] == "mailbox_not_configured"
@@ -87,6 +89,8 @@ def test_where_everything_is_configured_everything_is_reached(
     }  # a folder
     assert "pgvector" in found["database"]["version"]
     assert found["migrations"]["detail"] == "all applied"
+    assert found["exit guard"]["detail"].endswith(" hostile mails refused")
+    assert int(found["exit guard"]["detail"].split()[0]) > 30
     assert found["mailbox"]["detail"].endswith("1 unread")
     assert "test-key" not in said.out
     assert found["senders"]["detail"] == "1 of the last 1 mails authenticated"
@@ -109,6 +113,10 @@ def test_where_everything_is_configured_everything_is_reached(
         ("ATLAS_CHROMIUM=/nonexistent/chromium", "browser", "program_missing"),
         ("ATLAS_AGENT_BIN=/nonexistent/claude", "agent", "agent_missing"),
         ("ATLAS_TEAM_RECIPIENTS=client@elsewhere.example", "mail exit", "recipient_outside_team_domains"),
+        ("ATLAS_TEAM_RECIPIENTS=client@elsewhere.example", "exit guard", "recipients_not_configured"),
+        ("ATLAS_TEAM_RECIPIENTS=Equipe <equipe@atelier-rivage.example>", "exit guard", "recipients_not_configured"),
+        ("ATLAS_TEAM_RECIPIENTS=", "exit guard", "recipients_not_configured"),
+        ("ATLAS_TEAM_DOMAINS=@atelier-rivage.example", "exit guard", "recipients_not_configured"),
         ("ATLAS_MAIL_FROM=", "mail exit", "mail_from_missing"),
         ("ATLAS_SMTP_URL=smtp://127.0.0.1:{port}", "mail exit", "smtp_unreachable"),
         ("ATLAS_OUTBOX_DIR=/dev/null/outbox", "mail exit", "outbox_not_writable"),

@@ -20,7 +20,7 @@ from tests.fixtures_orchestration import Atlas, Said, atlas_process
 VERBS = {
     "up", "demo", "doctor", "migrate", "inspect", "status", "show", "tail", "tenant", "spawn", "reprocess", "unblock",
     "rescan", "accept", "cancel", "correct", "draft", "dialogue", "agents", "mother-ship", "scar", "report", "phase",
-    "replay",
+    "replay", "recap",
 }  # fmt: skip
 ALL = [
     *sorted((verb,) for verb in VERBS),
@@ -29,6 +29,7 @@ ALL = [
     ("tenant", "add"),
     ("phase", "show"),
     ("phase", "promote"),
+    *(("recap", verb) for verb in ("list", "show", "confirm", "resend")),
 ]
 
 
@@ -62,8 +63,15 @@ def test_every_list_verb_has_json(atlas: Atlas) -> None:
 
     tenant = main.commands["tenant"]
     assert isinstance(tenant, click.Group)
-    named = {**main.commands, "tenant list": tenant.commands["list"], "tenant show": tenant.commands["show"]}
+    recap = main.commands["recap"]
+    assert isinstance(recap, click.Group)
+    named = {
+        **main.commands,
+        **{f"tenant {name}": tenant.commands[name] for name in ("list", "show")},
+        **{f"recap {name}": recap.commands[name] for name in ("list", "show")},
+    }
     listing = {"status", "show", "doctor", "inspect", "report", "rescan", "tenant list", "tenant show"}
+    listing |= {"recap list", "recap show"}
     assert [name for name in listing if "--json" not in options(named[name])] == []
 
 
@@ -196,7 +204,7 @@ def test_the_lists_are_json_on_demand(house_env: Bench, atlas: Atlas) -> None:
     status = json.loads(atlas("status", "--json").out)
     assert status["messages"] == {"classified": 1}
     assert status["newest"][0]["message_key"] == key
-    assert set(status) == {"ledger", "messages", "spawns", "qa", "recaps", "newest", "alerts"}
+    assert set(status) == {"ledger", "messages", "spawns", "qa", "recaps", "newest", "open_recaps", "alerts"}
     story = json.loads(atlas("show", key, "--json").out)
     assert story["message"]["status"] == "classified"
     assert [line["action"] for line in story["audit"]] == house_env.actions(key)

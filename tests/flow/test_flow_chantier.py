@@ -71,6 +71,22 @@ def test_a_chantier_takes_two_attempts_and_the_team_alone_is_told(bench: Bench, 
     (recap,) = bench.recaps()
     assert (recap["To"], recap["Cc"], recap["Bcc"]) == (TEAM_INBOX, None, None)
     assert recap["Message-ID"] == f"<recap.{key}.1.2@atlas.atelier-rivage.example>"
+    told = recap.get_body(("plain",))
+    assert told is not None
+    lines = told.get_content().splitlines()
+    before, last = bench.latest(key, 1), bench.latest(key, 2)
+    assert f"Tentative 1 : {before.commits[0][:12]}" in lines
+    assert f"– {error}" in lines
+    assert f"Tentative 2 : {last.commits[1][:12]}" in lines
+    assert last.commits[0] == before.commits[0]
+    assert [line for line in lines if line.startswith("Commit : ")] == [f"Commit : {commit}" for commit in last.commits]
+    assert [line.split(" : ")[1] for line in lines if line.startswith("capture-")] == [
+        f"{route}, {when}, {width}"
+        for route in ("/equipe", "/devis")
+        for width in ("bureau", "téléphone")
+        for when in ("avant", "après")
+    ]
+    assert "Fautes déjà là avant le changement" not in lines
     assert bench.one("select count(*) from atlas.reply_drafts") == 1
     assert not (bench.parts.settings.home_dir / "worktrees" / key).exists()
     assert watching.follow_ups(bench.parts, []) == []
@@ -215,6 +231,21 @@ def test_a_deployment_that_fails_is_tried_again_with_its_reason_and_then_escalat
     assert "disk full" in heard.read_text()
     assert (house.status(key), house.state(key).reason_code) == (Status.ESCALATED, "deploy_exit_nonzero")
     assert len(house.recaps()) == 1
+
+
+def test_the_same_failure_again_without_a_new_commit_ends_the_loop_early(bench: Bench, tmp_path: Path) -> None:
+    """The branch still holds the commits of the attempt before: they are none of this one's."""
+    house = bench.again(agent_bin=write_agent(tmp_path, COMMITS))
+    deploys_with(house, "/bin/false")
+    key = house.chantier()
+    house.action(key, 1)
+    assert (house.status(key), house.state(key).reason_code) == (Status.QA_FAILED, "deploy_exit_nonzero")
+    idle = house.again(agent_bin=write_agent(tmp_path, "result_file(routes=['/']); end()"))
+    idle.action(key, 2)
+    assert (house.status(key), house.state(key).reason_code) == (Status.ESCALATED, "same_failure_no_new_commit")
+    assert house.one("select count(*) from atlas.deployments") == 2
+    (recap,) = house.recaps()
+    assert "Tentative 2 : aucun commit" in str(recap.get_body(("plain",)))
 
 
 def test_a_deployment_that_hangs_is_ended_and_counts_as_failed(bench: Bench, tmp_path: Path) -> None:

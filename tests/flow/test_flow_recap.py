@@ -15,7 +15,8 @@ from atlas_pipeline.flow import recapping
 from atlas_pipeline.flow.stage import StageDone
 from atlas_pipeline.model import Intent, Status
 from atlas_pipeline.recap.facts import facts_from_json
-from tests.fixtures_flow import TEAM_INBOX, Bench, Row, failures, judged, killed_at_the_end, letter
+from atlas_pipeline.store import outbox, overview
+from tests.fixtures_flow import FOUNDER, TEAM_INBOX, Bench, Row, failures, judged, killed_at_the_end, letter
 from tests.fixtures_recap import StartServer
 from tests.fixtures_release import wait_until
 
@@ -129,6 +130,34 @@ def test_a_server_that_put_a_mail_off_for_a_day_is_given_up_with_an_alarm(bench:
     assert (the_recap(house)["state"], house.alarms()) == ("refused", ["smtp_unreachable"])
 
 
+def test_a_server_that_says_later_is_asked_each_hour_for_a_day_and_then_the_house_says_so_elsewhere(
+    bench: Bench, smtp_server: StartServer
+) -> None:
+    """A whole day of 451: the waits grow to an hour, then the recap stops, and the alarm and the list show it."""
+    inbox = smtp_server()
+    inbox.answer_data = "451 4.3.0 later"
+    house = over_smtp(bench, inbox.port)
+    key = answered(house)
+    recapping.recap(house.parts, key, 1)
+    waits, day = [], 0.0
+    while the_recap(house)["state"] == "pending":
+        waits.append(int(the_recap(house)["wait"]))
+        day += waits[-1]
+        house.change(
+            "update atlas.notifications set next_try_at = now(), created_at = now() - %s * interval '1 second'", day
+        )
+        assert recapping.deliver_due(house.parts) == 0
+    assert waits[:8] == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+    assert 86_400 < day < 86_400 + 3601
+    assert (the_recap(house)["state"], the_recap(house)["code"], inbox.mails) == ("refused", "smtp_deferred", [])
+    with house.parts.db.transaction() as conn:
+        assert [row["state"] for row in outbox.for_people(conn)] == ["refused"]
+        assert overview.health(conn)["recaps_not_sent"] == 1
+    assert house.alarms() == ["smtp_deferred"]
+    inbox.answer_data = "250 ok"
+    assert recapping.deliver_due(house.parts) == 0
+
+
 def test_a_mail_of_which_nobody_knows_whether_it_was_taken_is_never_sent_again(
     bench: Bench, smtp_server: StartServer
 ) -> None:
@@ -224,6 +253,68 @@ def test_the_facts_of_a_recap_are_what_the_tables_said_when_it_was_queued(bench:
     bench.change("update atlas.messages set subject = 'Autre chose'")
     recapping.deliver_due(bench.parts)
     assert "Une question" in bench.recaps()[0]["Subject"]
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        b"=?UTF-8?Q?=0ABcc:_victim@x.example?= export",
+        "é =?UTF-8?Q?=0A?=Bcc: victim@x.example".encode(),
+        b"=?utf-8?q?un=E2=80=A8deux=0D=0Atrois?=",
+        b"R\xe9union \xe0 Saint-Aubin",
+        b"=?latin-1?q?R=E9union_=3D=3F?= \xff\xfe",
+    ],
+    ids=[
+        "encoded_newline",
+        "encoded_newline_beside_an_accent",
+        "line_separator",
+        "raw_latin_1",
+        "bytes_that_are_no_text",
+    ],
+)
+def test_whatever_the_subject_of_a_mail_the_recap_leaves_with_our_headers_alone(
+    bench: Bench, smtp_server: StartServer, subject: bytes
+) -> None:
+    """Casebook C88 and C92, from the mail's bytes to the server's, which knows no SMTPUTF8."""
+    inbox = smtp_server()
+    house = over_smtp(bench, inbox.port)
+    raw = letter("SUBJECT", message_id="<q1@x.example>").replace(b"Subject: SUBJECT", b"Subject: " + subject)
+    assert subject in raw
+    key = house.take_in(raw, Intent.QUESTION)
+    house.spawn(key)
+    recapping.recap(house.parts, key, 1)
+    assert the_recap(house)["state"] == "sent"
+    ((_sender, recipients, content),) = inbox.mails
+    names = [line.split(b":")[0] for line in content.split(b"\r\n\r\n")[0].split(b"\r\n") if not line.startswith(b" ")]
+    assert recipients == [TEAM_INBOX]
+    assert [name.decode() for name in names] == [
+        "From", "To", "Subject", "Date", "Message-ID", "In-Reply-To", "References", "Auto-Submitted",
+        "X-Auto-Response-Suppress", "X-Atlas-Key", "MIME-Version", "Content-Type",
+    ]  # fmt: skip
+    assert content.isascii()
+    assert max(map(len, content.split(b"\r\n"))) <= 998
+
+
+def test_a_recap_that_comes_back_is_no_task_and_one_that_a_person_forwards_is(bench: Bench) -> None:
+    """Casebook C90: each answer would start an agent whose recap is answered; what a person wants done about it counts."""
+    key = answered(bench)
+    recapping.recap(bench.parts, key, 1)
+    (recap,) = bench.recaps()
+    bench.put(recap.as_bytes())
+    (back,) = bench.discover()
+    assert failures(bench.intake([back])) == []
+    assert (bench.status(back), bench.state(back).intent) == (Status.CLOSED, Intent.NOISE)
+    text = recap.get_body(("plain",))
+    assert text is not None
+    quoted = f"Peux-tu préciser ?\n\n---------- Forwarded message ---------\n{text.get_content()}"
+    # The founder's own forward is the one exception, by rule; an answer of the founder's is none.
+    for subject, sender in (
+        (f"Fwd: {recap['Subject']}", "paul@atelier-rivage.example"),
+        (f"Re: {recap['Subject']}", FOUNDER),
+    ):
+        person = bench.take_in(letter(subject, quoted, sender=sender), Intent.QUESTION)
+        assert (bench.status(person), bench.state(person).intent) == (Status.CLASSIFIED, Intent.QUESTION)
+    assert bench.one("select count(*) from atlas.notifications") == 1
 
 
 def test_a_recap_that_bounces_is_told_to_its_message_and_starts_nothing(bench: Bench) -> None:

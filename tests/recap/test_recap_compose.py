@@ -5,19 +5,23 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from email import message_from_bytes, policy
 from email.message import EmailMessage
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from atlas_pipeline.embedded.mails.picture import error_page
 from atlas_pipeline.errors import InvalidAnswer, NotConfigured, Refused
 from atlas_pipeline.mailbox.parse import parse
-from atlas_pipeline.model import Address, Intent, Status
+from atlas_pipeline.model import Address, Intent, RouteCheck, Status
 from atlas_pipeline.recap.compose import (
     WIRE_POLICY,
     compose,
@@ -26,7 +30,8 @@ from atlas_pipeline.recap.compose import (
     facts_to_json,
     headers_survive,
 )
-from atlas_pipeline.recap.sections import recap_sections
+from atlas_pipeline.recap.facts import Attempt, Picture
+from atlas_pipeline.recap.sections import duration, recap_sections
 from atlas_pipeline.recap.words import ALERTS, LABELS, STATUSES, next_step
 from tests.fixtures_recap import FROM, MESSAGE_ID, TEAM, recap_facts
 
@@ -112,16 +117,57 @@ def test_every_fact_reaches_the_reader() -> None:
         "actioned", "qa_passed", "20261201-000042", "Deux pages cassées", "<claire.lorme@menuiserie-lorme.example>",
         "déclaré, non prouvé", "Léa Martin <lea.martin@atelier-rivage.example>", "Menuiserie Lorme", "chantier", "0.93",
         "> Deux pages à réparer & à vérifier.", "> - `app.py` : clé <corrigée>", "a" * 40, "b" * 40,
-        "/equipe [http] passé 200, 12 ms", "/devis [browser] ÉCHEC 200, 340 ms", "– x is not defined", "Tentatives : 2",
-        "0.42 USD", "75 s", "> C'est réparé.", "http://127.0.0.1:8099", "Vérifier la préproduction",
+        "/equipe  http     passé    200      12 ms", "/devis   browser  ÉCHEC    200      340 ms", "– x is not defined",
+        "Tentatives : 2", "0.42 USD", "75 s", "> C'est réparé.", "http://127.0.0.1:8099", "Vérifier la préproduction",
     ):  # fmt: skip
         assert expected in plain
+
+
+def test_a_commit_is_a_link_where_the_client_says_where_it_can_be_read() -> None:
+    """The one link of a recap: its beginning is a setting of the house, its end a commit as git names it."""
+    plain, rich = both_texts(
+        reread(made(commit_url="https://git.example/lorme/-/commit/", commits=("a" * 40, "x/../y")))
+    )
+    url = f"https://git.example/lorme/-/commit/{'a' * 40}"
+    assert f"Commit : {url}" in plain
+    assert f'<a href="{url}">{url}</a>' in rich
+    assert rich.count("href") == 1
+    for evil in ("javascript:alert(1)//", 'https://x"><script>', "https://x/ onclick="):
+        assert "href" not in both_texts(reread(made(commit_url=evil)))[1]
+
+
+def test_faults_are_told_apart_and_where_nobody_looked_before_it_says_so() -> None:
+    """What the change brought, what was there, and what is nobody's fault here stand under titles of their own."""
+    facts: dict[str, Any] = {
+        "brought": ("GET /a answered 500",),
+        "old_faults": ("GET /b answered 404",),
+        "noted": ("x.example was blocked",),
+    }
+    plain, _ = both_texts(reread(made(language="en", compared=True, **facts)))
+    order = [
+        "Faults that the change brought", "– GET /a answered 500", "Faults that were there before", "– GET /b answered 404",
+        "Notes that fail nothing", "– x.example was blocked",
+    ]  # fmt: skip
+    places = [plain.index(words) for words in order]
+    assert places == sorted(places)
+    assert "not measured before" not in plain
+    assert "not measured before" in both_texts(reread(made(language="en", **facts)))[0]
+    many = both_texts(reread(made(brought=tuple(f"fault {number}" for number in range(100)))))[0]
+    assert "– fault 39\r\n+ 60 de plus" in many
+
+
+def test_long_work_is_told_in_minutes() -> None:
+    assert [duration(seconds) for seconds in (0.4, 119.4, 120, 725)] == ["0 s", "119 s", "2 min 00 s", "12 min 05 s"]
 
 
 def test_markup_from_outside_is_shown_and_never_interpreted() -> None:
     """A mail's text in a markup page is an injection."""
     evil = '</pre><script>alert(1)</script><img src=x onerror="x">'
-    message = made(subject=evil, summary=evil, draft_reply=evil, deploy_url='http://x"><script>', tenant=evil)
+    message = made(
+        subject=evil, summary=evil, draft_reply=evil, deploy_url='http://x"><script>', tenant=evil, brought=(evil,),
+        old_faults=(evil,), noted=(evil,), history=(Attempt(1, (evil,), (evil,), (evil,)), Attempt(2)), code=evil,
+        checks=(RouteCheck(evil, evil, ok=False, status=None, milliseconds=1),),
+    )  # fmt: skip
     _, rich = both_texts(reread(message))
     assert "<script" not in rich
     assert "<img" not in rich
@@ -210,24 +256,66 @@ def test_a_long_reference_is_written_whole_and_an_odd_one_left_out() -> None:
         assert "In-Reply-To" not in header_names(made(reply_to=odd))
 
 
-def test_screenshots_travel_four_at_most_and_only_pictures(tmp_path: Path) -> None:
-    """A recap must not be refused for its size, nor carry a file that is none of its business."""
-    picture = error_page("QUARTZBISON")
-    paths = [tmp_path / f"{number}.png" for number in range(6)]
-    for path in paths:
-        path.write_bytes(picture)
-    secret, large = tmp_path / "secret.png", tmp_path / "large.png"
-    secret.write_bytes(b"not a picture")
-    large.write_bytes(picture + b"\0" * 1_000_000)
-    shown = (str(secret), str(large), str(tmp_path / "gone.png"), "\x00", str(tmp_path), *map(str, paths))
-    again = reread(made(screenshots=shown))
-    attached = list(again.iter_attachments())
-    assert [part.get_filename() for part in attached] == [f"capture-{number}.png" for number in (6, 7, 8, 9)]
-    assert all(part.get_content() == picture for part in attached)
-    plain, _ = both_texts(again)
-    assert "capture-6.png (jointe)" in plain
-    assert "capture-1.png (non jointe)" in plain
-    assert str(tmp_path) not in plain
+def screens(folder: Path, *names: str, content: bytes | None = None) -> tuple[Picture, ...]:
+    """Pictures of pages, one a name."""
+    for name in names:
+        (folder / f"{name}.png").write_bytes(content or error_page("QUARTZBISON"))
+    return tuple(Picture(f"/{name}", "after", "desk", str(folder / f"{name}.png")) for name in names)
+
+
+def images(message: EmailMessage) -> dict[str, bytes]:
+    return {
+        str(part.get_filename()): part.get_content()
+        for part in message.walk()
+        if part.get_content_maintype() == "image"
+    }
+
+
+def test_pictures_stand_in_the_page_and_are_files_beside_the_text(tmp_path: Path) -> None:
+    """Nothing is fetched from anywhere: each is in the mail, named by the page through its Content-ID."""
+    (before, after) = screens(tmp_path, "devis", "equipe")
+    again = reread(made(pictures=(replace(before, when="before"), replace(after, width="phone"))))
+    plain, rich = both_texts(again)
+    assert "capture-01.jpg : /devis, avant, bureau\r\ncapture-02.jpg : /equipe, après, téléphone" in plain
+    named = re.findall(r'src="cid:([^"]+)"', rich)
+    carried = [str(part["Content-ID"]) for part in again.walk() if part.get_content_maintype() == "image"]
+    assert [f"<{name}>" for name in named] == carried
+    assert len(carried) == 2
+    assert set(images(again)) == {"capture-01.jpg", "capture-02.jpg"}
+    assert str(tmp_path) not in plain + rich
+    assert [part.get_content_type() for part in again.walk()] == [
+        "multipart/alternative", "text/plain", "multipart/related", "text/html", "image/jpeg", "image/jpeg",
+    ]  # fmt: skip
+
+
+def test_what_is_no_picture_does_not_travel_and_is_only_counted(tmp_path: Path) -> None:
+    """A recap must carry no file that is none of its business, nor fail because one is gone."""
+    whole = screens(tmp_path, "good")
+    picture = Path(whole[0].path).read_bytes()
+    bad = {
+        "secret": b"not a picture", "cut": picture[:100], "bomb": picture[:16] + b"\xff" * 8 + picture[24:], "none": picture[:8],
+    }  # fmt: skip
+    others = [screens(tmp_path, name, content=content)[0] for name, content in bad.items()]
+    paths = (str(tmp_path / "gone.png"), "\x00", str(tmp_path))
+    others += [Picture("/x", "after", "desk", path) for path in paths]
+    again = reread(made(pictures=(*others, *whole)))
+    assert list(images(again)) == ["capture-01.jpg"]
+    assert "capture-01.jpg : /good, après, bureau" in both_texts(again)[0]
+    assert "+ 7 non jointes" in both_texts(again)[0]
+
+
+def test_a_mail_stays_small_whatever_the_pages_are(tmp_path: Path) -> None:
+    """Noise is the worst a page can show: 20 of them in their full height were 300 MB."""
+    noise = Image.effect_noise((1280, 4000), 100).convert("RGB")
+    noise.save(tmp_path / "noise.png", compress_level=1)
+    widths = ("desk", "phone") * 10
+    pictures = tuple(Picture(f"/{n}", "after", width, str(tmp_path / "noise.png")) for n, width in enumerate(widths))
+    message = made(pictures=pictures)
+    assert len(wire(message)) < 6_000_000
+    found = [Image.open(BytesIO(content)) for content in images(reread(message)).values()]
+    assert 4 <= len(found) <= 12
+    assert {image.size for image in found} == {(800, 1000), (390, 858)}
+    assert f"+ {20 - len(found)} non jointes" in both_texts(reread(message))[0]
 
 
 def test_a_missing_sender_or_recipient_is_a_code() -> None:
@@ -284,7 +372,10 @@ def test_a_known_alert_is_told_in_a_sentence_in_both_languages() -> None:
 
 def test_facts_come_back_from_json_as_they_went() -> None:
     """They may wait in a jsonb column between the decision and the sending."""
-    facts = recap_facts(screenshots=("/x/1.png",))
+    facts = recap_facts(
+        pictures=(Picture("/x", "before", "phone", "/x/1.png"),),
+        history=(Attempt(1, ("timed_out",), ("a" * 40,), ("x",)),),
+    )
     assert facts_from_json(json.loads(json.dumps(facts_to_json(facts)))) == facts
     for broken in ({}, {"message_key": "k", "language": "fr", "status": "lost"}):
         with pytest.raises(InvalidAnswer, match="recap_facts_invalid"):
@@ -318,7 +409,8 @@ def test_a_corrected_intent_shows_both() -> None:
 def test_content_stays_out_of_repr() -> None:
     """A repr ends up in a log."""
     facts = recap_facts()
-    for secret in ("Claire", "cassées", "app.py", "Bonjour", "Léa", "réparer"):
+    facts = replace(facts, old_faults=("geheim",), history=(Attempt(1, failed=("geheim",)),))
+    for secret in ("geheim", "Claire", "cassées", "app.py", "Bonjour", "Léa", "réparer"):
         assert secret not in repr(facts)
         assert secret not in repr(recap_sections(facts))
 

@@ -61,6 +61,21 @@ def test_an_empty_allow_list_sends_nothing() -> None:
             check_recipients(mail(To=LEA), [LEA], team_domains=domains, team_recipients=recipients)
 
 
+@pytest.mark.parametrize(
+    "recipient",
+    [
+        "*@atelier-rivage.example",
+        "claire%menuiserie-lorme.example@atelier-rivage.example",
+        "menuiserie-lorme.example!claire@atelier-rivage.example",
+    ],
+    ids=["wild_card", "percent", "bang"],
+)
+def test_a_recipient_that_a_server_could_take_for_another_one_is_no_setting(recipient: str) -> None:
+    """Found by the generated cases: the wild card was taken for an address; servers of old relay by the other two."""
+    with pytest.raises(Refused, match="recipients_not_configured"):
+        check_recipients(mail(To=recipient), [recipient], team_domains=DOMAINS, team_recipients=[recipient])
+
+
 def test_nobody_to_send_to_is_said() -> None:
     """An empty envelope is an error of ours, not a success."""
     assert refused(mail(To=LEA), ()) == "recipients_missing"

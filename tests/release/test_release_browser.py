@@ -257,6 +257,21 @@ def test_a_page_that_polls_for_ever_passes(browser: BrowserChecker, web: WebServ
     assert look(browser, web).ok
 
 
+def test_a_page_with_an_open_socket_passes(browser: BrowserChecker, web: WebServer) -> None:
+    """The network is never quiet, and the page is whole (C103)."""
+    web.page("/live", socket=True)
+    web.page("/poll", "1", kind="text/plain")
+    web.page(
+        "/x",
+        SEEN + "<script>const s = new WebSocket(location.origin.replace('http', 'ws') + '/live');"
+        "s.onopen = () => document.title = 'open'; s.onerror = () => console.error('no socket');"
+        "setInterval(() => fetch('/poll'), 1000)</script>",
+    )
+    check = look(browser, web)
+    assert (check.ok, check.errors) == (True, ())
+    assert "/live" in web.paths()
+
+
 def test_a_hanging_server_fails_in_time(browser: BrowserChecker, web: WebServer) -> None:
     """Not a byte comes."""
     web.page("/x", hangs=True)
@@ -287,6 +302,15 @@ def test_a_picture_that_cannot_be_taken_is_only_noted(browser: BrowserChecker, w
     assert check.ok
     assert check.screenshot is None
     assert check.errors == ("note: the screenshot could not be taken",)
+
+
+def test_a_picture_that_cannot_be_taken_hides_no_fault(browser: BrowserChecker, web: WebServer) -> None:
+    """The other way round (C107)."""
+    web.page("/x", SEEN + "<script>nothing()</script>")
+    check = browser.check(web.base_url, "/x", timeout_seconds=5, screenshot_path=Path("/proc/no/x.png"))
+    assert not check.ok
+    assert check.errors[0].startswith("JavaScript error on /x: ReferenceError: nothing is not defined")
+    assert check.errors[-1] == "note: the screenshot could not be taken"
 
 
 def test_a_font_that_never_comes_does_not_fail_a_page(browser: BrowserChecker, web: WebServer, tmp_path: Path) -> None:
@@ -327,6 +351,20 @@ def test_the_login_is_shown_to_the_site_alone(browser: BrowserChecker, web: WebS
     check = browser.check(base_url, "/x", timeout_seconds=5, screenshot_path=None)
     assert "Basic Y2xhaXJlOnNlY3JldA==" in {headers.get("Authorization") for _, headers in web.asked}
     assert "secret" not in repr(check)
+
+
+def test_a_third_host_that_asks_for_a_login_is_not_given_the_sites(web: WebServer, other_web: WebServer) -> None:
+    """Also where the client lets it in by name: credentials go to the site's origin and nowhere else (C104)."""
+    challenge = {"WWW-Authenticate": "Basic realm=pre"}
+    other_web.page("/pixel.gif", "who?", status=401, headers=challenge)
+    url = other_web.base_url.replace("127.0.0.1", "localhost")
+    web.page("/x", SEEN + f"<img src='{url}/pixel.gif'>")
+    base_url = web.base_url.replace("http://", "http://claire:secret@")
+    with BrowserChecker("chromium", allowed_hosts=["localhost"]) as own:
+        check = own.check(base_url, "/x", timeout_seconds=5, screenshot_path=None)
+    assert check.ok, check.errors
+    assert other_web.paths().count("/pixel.gif") >= 1
+    assert [headers for _, headers in other_web.asked if "Authorization" in headers] == []
 
 
 def test_a_crashing_renderer_fails_the_page_alone(web: WebServer) -> None:

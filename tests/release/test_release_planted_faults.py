@@ -87,6 +87,8 @@ def secure(smtp_certificate: Certificate) -> Iterator[WebServer]:
         web.page("/mixed", PAGE + "<script src='http://assets.example/lib.js'></script>")
         web.page("/mixed-picture", PAGE + "<img src='http://assets.example/a.png'>")
         web.redirect("/away", "https://localhost:1/")
+        web.redirect("/start", "/login")
+        web.page("/login", PAGE)
         yield web
 
 
@@ -98,14 +100,18 @@ def test_tls_is_verified_with_our_own_authority_and_never_left_unverified(
     secure: WebServer, smtp_certificate: Certificate, tmp_path: Path
 ) -> None:
     """Casebook C105: a self-signed certificate fails; with its authority the site passes, another name of it does not."""
+    assert not any(check.ok for check in checked(Site(secure.base_url), tmp_path, "/start").checks)
     unknown = checked(Site(secure.base_url), tmp_path, "/sound")
     assert [check.ok for check in unknown.checks] == [False, False]
     assert "the TLS certificate of 127.0.0.1" in unknown.checks[0].errors[0]
     assert "ERR_CERT_AUTHORITY_INVALID" in unknown.checks[1].errors[0]
 
     known = checked(
-        Site(secure.base_url, ca_file=smtp_certificate.file), tmp_path, "/sound", "/mixed", "/mixed-picture", "/away"
+        Site(secure.base_url, ca_file=smtp_certificate.file),
+        tmp_path,
+        *("/sound", "/mixed", "/mixed-picture", "/away", "/start"),
     )
+    assert [of(known, "/start", level).ok for level in ("http", "browser")] == [True, True]
     assert of(known, "/sound", "http").errors == of(known, "/sound", "browser").errors == ()
     (mixed,) = problems(of(known, "/mixed", "browser"))
     assert mixed.startswith("Mixed content on /mixed")

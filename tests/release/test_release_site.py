@@ -15,6 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from playwright.sync_api import sync_playwright
 
 from atlas_pipeline.embedded.site import deploy as site_deploy
 from atlas_pipeline.embedded.site.server import respond
@@ -85,6 +86,18 @@ def test_a_file_planted_in_the_work_tree_is_not_imported_by_the_deployment(
         environment=ENVIRONMENT,
     )
     assert result.ok, result.output_tail
+
+
+def test_no_page_of_the_demo_site_is_wider_than_a_phone(demo_site: DemoSite) -> None:
+    """A page that has to be pushed sideways is a fault that nobody planted."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium")
+        for width in (320, 390, 1280):
+            page = browser.new_page(viewport={"width": width, "height": 844})
+            for route in demo_site.tenant.default_routes:
+                page.goto(demo_site.url + route)
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, (route, width)
+        browser.close()
 
 
 def test_the_tenant_is_made_once_and_always_the_same(tmp_path: Path) -> None:
