@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.spawn_storm [MESSAGES [SEED]]
 
-A house with MESSAGES (110, which makes some two hundred starts) questions and runs of five clients, half of which make
+A house with MESSAGES (130, which makes some two hundred starts) questions and runs of five clients, half of which make
 commits. The two sensors' work is done in a loop here; each action run is a process of its own, as Dagster's are. At random
 moments one of these is killed with SIGKILL: a run worker, a wrapper, an agent (or a child of its), a session of PostgreSQL.
 Heartbeats and the patience with an owner are ten times as fast as in a real house. Prints what came of it, and exits with 1
@@ -42,6 +42,7 @@ AT_ONCE = 4
 BEAT_SECONDS, OWNERLESS_SECONDS, SILENT_SECONDS = 1.0, 4.5, 60.0
 KILL_SECONDS = 0.7  # mean time from one kill to the next
 LONGEST_SECONDS = 3600.0
+EUROS = 100_000.0  # a start that is killed counts with all that it may cost
 MODES = ("ok", "ok", "ok", "ok", "orphan", "noise", "max_turns", "slow")
 BODY = "Bonjour, le numéro de téléphone du site devient le 05 56 00 12 34. Peux-tu le corriger, ou me dire où il est écrit ?"
 WORKER = f"""
@@ -106,6 +107,7 @@ class Storm:
             "ATLAS_MAIL_FROM": "atlas@agency.example",
             "ATLAS_SPAWN_MAX_LIVE": str(AT_ONCE),
             "ATLAS_SPAWN_QUIET_SECONDS": "0",
+            "ATLAS_SPAWN_DAY_BUDGET_EUROS": str(EUROS),
             "ATLAS_STANDIN_MODE": self.dice.choice(MODES),
         }
         command = [sys.executable, "-c", WORKER, due.message_key, str(due.attempt)]
@@ -236,7 +238,7 @@ def _told(state: Storm, seconds: float) -> bool:
 
 def main(argv: list[str]) -> int:
     """The storm; gives the exit code."""
-    count = int(argv[0]) if argv else 110
+    count = int(argv[0]) if argv else 130
     seed = int(argv[1]) if argv[1:] else 1
     spawning.HEARTBEAT_SECONDS, spawning.OWNERLESS_SECONDS = BEAT_SECONDS, OWNERLESS_SECONDS
     watching.SILENT_SECONDS = SILENT_SECONDS
@@ -246,7 +248,13 @@ def main(argv: list[str]) -> int:
         agent = folder / "agent"
         agent.write_text(AGENT.format(folder=folder / "locks", program=program()))
         agent.chmod(0o755)
-        settings = Settings(home=folder / "home", agent_bin=agent, spawn_max_live=AT_ONCE, spawn_quiet_seconds=0)
+        settings = Settings(
+            home=folder / "home",
+            agent_bin=agent,
+            spawn_max_live=AT_ONCE,
+            spawn_quiet_seconds=0,
+            spawn_day_budget_euros=EUROS,
+        )
         with opened(settings, empty.database_url) as parts:
             well = storm(parts, folder, count, seed)
         if not well:
